@@ -1,4 +1,4 @@
-"""What is shown of a search: the matching lines, and the lines around them."""
+"""Choose and format the rows that show a search: the matching lines and the lines around them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from byref.artifacts.lines import Payload, decode, number_width, numbered, segme
 __all__ = ["CLIPPED_BYTES", "LINE_CHARS", "Hit", "clipped", "excerpts"]
 
 LINE_CHARS = 500
-"""Of a longer line only the surroundings of its matches are shown, of one around a match its beginning."""
+"""Lines up to this length are shown whole. A longer matching line is shown as windows around its matches, a longer context
+line by its beginning."""
 
 CLIPPED_BYTES = 4 * LINE_CHARS + 1
-"""Of a line, to know its first characters and whether there are more."""
+"""Bytes of a line that are read: enough for its first `LINE_CHARS` characters, and to know whether there are more."""
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ def excerpts(
 ) -> tuple[list[str], int]:
     """Return the rows of as many hits as fit into `room` characters, and how many that are.
 
-    Lines that are not `around` are read.
+    Context lines are taken from `around`; the others are read from the payload.
     """
     width = number_width(payload.line_count)
     context = min(context_lines, room // (width + 3))  # no more rows than that can be shown
@@ -55,7 +56,8 @@ def excerpts(
         if used + cost + (_cost(before) if rows else 0) > room:
             if rows:
                 break
-            # A first hit of many windows: as many as fit, or as much of one.
+            # The first hit alone is too large, but an answer without any hit helps nobody: show as many of its windows as
+            # fit, or cut the only one.
             while cost > room and len(marked) > 1:
                 cost -= len(marked.pop()) + 1
             if cost > room:
@@ -81,7 +83,7 @@ def _cost(rows: list[str]) -> int:
 
 
 class _Chunks:
-    """Lines by number, in rising order, reading only what is neither known nor in the chunk in hand."""
+    """Looks lines up by number, in rising order; reads only lines that are neither known nor in the current chunk."""
 
     def __init__(self, payload: Payload, known: Mapping[int, str]) -> None:
         self._payload = payload
@@ -90,7 +92,7 @@ class _Chunks:
         self._first, self._data = 0, b""
 
     def lines(self, low: int, high: int) -> Iterator[tuple[int, str]]:
-        """Yield (line, text) from `low` to `high`; only the beginning of long ones."""
+        """Yield (line, text) from `low` to `high`; of a long line only its beginning."""
         while low <= high:
             if (text_known := self._known.get(low)) is not None:
                 yield low, text_known
@@ -103,7 +105,7 @@ class _Chunks:
                     yield number, clipped(text)
                     low, text = number + 1, b""
                 elif len(text) == CLIPPED_BYTES:
-                    # Leave the rest of a long line unread: the next one is looked up.
+                    # Do not read the rest of a long line: look the next line up instead.
                     yield number, clipped(text)
                     low = number + 1
                     break
@@ -123,6 +125,6 @@ class _Chunks:
 
 
 def clipped(data: bytes, ending: bytes = b"\r") -> str:
-    """Return a line, but for its ending, as it is shown around a match; its first `CLIPPED_BYTES` are enough."""
+    """Return a context line as it is shown: without its ending, cut to `LINE_CHARS`; needs its first `CLIPPED_BYTES` only."""
     text = decode(data.removesuffix(ending))
     return text if len(text) <= LINE_CHARS else text[:LINE_CHARS] + "…"

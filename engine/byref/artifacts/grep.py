@@ -1,4 +1,4 @@
-"""Searching a stored payload line by line, in time linear in its size and without holding it whole."""
+"""Search a stored payload line by line, in time linear in its size and without holding the whole payload in memory."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from byref.errors import ToolError
 __all__ = ["COUNTED", "MIN_CHARS", "Found", "GrepResult", "grep", "search"]
 
 MIN_CHARS = 40
-"""The least room of an answer; the header may take more, and then stands alone."""
+"""The smallest `max_chars` that a caller may give. A header may still be longer; it is then the whole answer."""
 _WINDOW_CHARS = 240
 _WINDOWS_PER_LINE = 3
 _NUMBER_CHARS = 8
 _REASONED_CHARS = 600
 COUNTED = 1_000
-"""Matching lines that are counted; beyond it an answer says "more than"."""
+"""Number of matching lines after which the search stops counting; the answer then says "more than"."""
 
-# One call of RE2 takes at most about 1.6 ns per byte and instruction: the bytes searched at once are chosen so that even
-# the worst pattern returns in about a second, to look at the clock.
+# One call of RE2 cannot be interrupted and takes at most about 1.6 ns per byte and instruction. So the number of bytes
+# per call is limited such that even the worst pattern returns within about a second, and the deadline can be checked.
 _SLICE_BYTES = 1 << 20
 _MIN_SLICE_BYTES = 32 * 1024
 _SLICE_WORK = 64 << 20
@@ -40,17 +40,18 @@ _MOST_SLICE_WORK = 640 << 20
 
 @dataclass(frozen=True, slots=True)
 class GrepResult:
-    """What the model reads, and the number of matching lines: at least that many if the search was not `complete`."""
+    """The answer for the model and its figures."""
 
     text: str
     matches: int
+    """Number of matching lines; a lower bound if the search is not `complete`."""
     complete: bool
     shown: int
-    """Matching lines that are shown."""
+    """Number of matching lines that `text` shows."""
 
 
 From = Callable[[int, int | None], str]
-"""The parameters, in the words of the tool that searches, that begin at a line and end at the last one wanted."""
+"""Returns the arguments with which the calling tool continues the search, given the first line and the last line or None."""
 
 
 def _from_line(line: int, end: int | None) -> str:
@@ -71,12 +72,14 @@ def grep(
 ) -> GrepResult:
     """Return the lines from `start` to `end` (1-based, inclusive) that match `pattern`, with the lines around them.
 
-    The pattern is RE2's, matched within single lines (`^` and `$` are a line's ends, a carriage return before the line
-    feed is no part of the line); one that does not compile is
-    searched as literal text, which the header says. At most `max_matches` matching lines are shown, in at most
-    `max_chars` characters; of a line over 500 characters the surroundings of its matches. Beyond `COUNTED` matching lines
-    the search stops; after `deadline` seconds it does too, and says how far it came. In a line over 2 KiB to 1 MiB (the more complex the pattern,
-    the less), a match longer than a quarter of that may be missed.
+    The pattern has RE2's syntax and is matched within single lines: `^` and `$` match a line's ends, and a carriage
+    return before the line feed does not belong to the line. A pattern that does not compile is searched as literal
+    text, and the header says so.
+
+    The answer has at most `max_chars` characters and shows at most `max_matches` matching lines; of a line over 500
+    characters it shows only the text around the matches. The search stops beyond `COUNTED` matching lines, and after
+    `deadline` seconds; the answer then says how far it came. Lines longer than one slice (2 KiB to 1 MiB, less for more
+    complex patterns) are searched in overlapping parts: a match longer than a quarter of a slice may be missed there.
 
     Raises:
         ToolError: the range is not in the payload, or the pattern is empty or too large.
@@ -106,7 +109,10 @@ def search(
     deadline: float = 10.0,
     context_lines: int = 0,
 ) -> Found:
-    """Search as `grep` does, once, for an answer of several sizes; so many lines around each match are kept in passing."""
+    """Search as `grep` does, and return a result that can be rendered several times, in different sizes.
+
+    Up to `context_lines` lines around each match are kept during the search, so that rendering need not read them again.
+    """
     if max_matches < 1:
         raise ValueError(f"max_matches={max_matches!r}: expected at least 1")
     last = check_range(payload, start, end)
@@ -123,7 +129,7 @@ def search(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A search that is over."""
+    """A finished search, ready to be rendered."""
 
     _search: _Search
     _pattern: str
@@ -132,7 +138,7 @@ class Found:
     _end: int | None
 
     def render(self, max_chars: int, *, context_lines: int = 5, go_on: From = _from_line) -> GrepResult:
-        """Return what the model reads in at most `max_chars` characters; ToolError, ValueError as `grep`."""
+        """Return the answer for the model in at most `max_chars` characters; raises ToolError and ValueError as `grep` does."""
         if max_chars < MIN_CHARS:
             raise ValueError(f"max_chars={max_chars!r}: expected at least {MIN_CHARS}")
         if context_lines < 0:
@@ -140,7 +146,8 @@ class Found:
         done = self._search
         rows: list[str] = []
         shown = 0
-        # Room for the header of an answer that shows all; only where that is not enough, for one that says how to go on.
+        # First reserve room only for the shorter header of an answer that shows all matches. If they do not fit, render
+        # again with room for the longer header that says how to go on.
         for assumed in (0,) if done.capped else (done.matches, 0):
             reserve = 1 if assumed else len(f", or go on with {go_on(done.last, self._end)}") + _NUMBER_CHARS
             room = max_chars - len(self._header(assumed, max_chars, go_on)) - reserve
@@ -152,7 +159,7 @@ class Found:
         return GrepResult("\n".join([header, "", *rows] if rows else [header]), done.matches, done.complete, shown)
 
     def _header(self, shown: int, max_chars: int, go_on: From) -> str:
-        """Say what was searched for, how much was found, and how to go on; long patterns only where there is room."""
+        """Say what was searched for, how much was found and how to go on; a long pattern is cut to fit `max_chars`."""
         search, total, pattern = self._search, self._search.matches, self._pattern
         most = min(SHOWN_CHARS, max_chars // 16)
         count = f"{total:,}" if search.complete else f"more than {total:,}" if total else "no"
@@ -178,7 +185,7 @@ class Found:
 
 
 class _Search:
-    """One pass over the payload's chunks: counts the matching lines, and keeps what is shown of the first ones."""
+    """One pass over the payload's chunks: counts the matching lines, and keeps the rows to show of the first ones."""
 
     def __init__(
         self,
@@ -196,20 +203,23 @@ class _Search:
         self._found, self.late = 0, False
         self.hits: list[Hit] = []
         self.around: dict[int, str] = {}
-        """Lines near those that are shown, by number: what was in hand of them."""
+        """Context lines by number: those that were in memory anyway when a match was found near them."""
         self._context = context
-        # The carriage return before a line feed is taken off what is searched where it matters, else off what is shown.
+        # A carriage return before a line feed must not be seen by the pattern. If it could decide a match, it is removed
+        # before the search, which copies the data; otherwise only from the text shown, which is faster.
         self._bare = bare
         self._ending = b"" if bare else b"\r"
         self._free = max_matches
         self._most = max(COUNTED, max_matches)
         self._to_the_end = last == payload.line_count
-        # The bytes in hand; where to go on in them; within a line longer than a slice, also the characters of it
-        # before the position, and where the search for its next match begins.
+        # `_data` holds the current bytes, `_position` is where to go on in them. `_inside` means that the position is
+        # within a line longer than a slice: `_column` is then the number of its characters before the position, and
+        # `_resume` is where the search for its next match begins.
         self._chunks: Iterator[tuple[int, bytes]]
         self._data: bytes
         self._position: int
-        # Line feeds are counted where a line's number is asked for: in most chunks never.
+        # Line feeds are counted only when a line's number is needed, which most chunks never do: `_line` is the number
+        # of the line at offset `_counted`.
         self._line: int
         self._counted: int
         self._inside: bool
@@ -221,7 +231,7 @@ class _Search:
 
     @property
     def line(self) -> int:
-        """The number of the line that the position is in."""
+        """The 1-based number of the line at the current position."""
         if self._counted < self._position:
             self._line += self._data.count(b"\n", self._counted, self._position)
             self._counted = self._position
@@ -239,10 +249,11 @@ class _Search:
 
     @property
     def matches(self) -> int:
-        """Matching lines that were counted."""
+        """The number of matching lines, counted up to the limit."""
         return min(self._found, self._most)
 
     def run(self) -> None:
+        """Search until the last line, the limit of counted lines or the deadline; results are in the attributes."""
         while self._fill() and (self._to_the_end or self.line <= self.last):
             if self._is_late() or not self.complete:
                 return
@@ -260,7 +271,7 @@ class _Search:
                 self._search_lines(stop)
 
     def _search_lines(self, stop: int) -> None:
-        """Search whole lines: those from the position up to the line feed, or end, at `stop`."""
+        """Search the whole lines between the position and `stop`, the offset of a line feed or of the end of the data."""
         data, at, search = self._data, self._position, self.regexp.search
         if not self._to_the_end and data.count(b"\n", at, stop) > (feeds := self.last - self.line):
             stop -= len(data[at:stop].split(b"\n", feeds + 1)[-1]) + 1
@@ -275,7 +286,7 @@ class _Search:
             self._show(first, 0, match, line_end, True)
             self._keep_around(first, line_end)
             at = line_end + 1
-        # The others are only counted.
+        # Enough rows are kept: further matching lines are only counted.
         while not self._free and at <= stop and (match := search(data, at, stop)):
             self._found += 1
             at = data.find(b"\n", match.start(), stop) + 1 or stop + 1
@@ -285,7 +296,7 @@ class _Search:
         self._position = stop + 1
 
     def _keep_around(self, first: int, line_end: int) -> None:
-        """Keep the lines around one that begins at `first`, as far as they are whole in the bytes in hand."""
+        """Keep the context of the line that begins at `first`: only lines that are whole in the current data."""
         data, number, at = self._data, self.line, first
         for before in range(number - 1, max(self.start, number - self._context) - 1, -1):
             begin = data.rfind(b"\n", 0, max(0, at - 1)) + 1
@@ -302,7 +313,10 @@ class _Search:
             at = end + 1
 
     def _search_part(self) -> None:
-        """Search a part of a line that is longer than a slice, overlapping the part before by a quarter."""
+        """Search one part of a line that is longer than a slice.
+
+        Each part overlaps the one before by a quarter of a slice, so that a match across the border is found.
+        """
         data, window = self._data, self._position + self._slice
         feed = data.find(b"\n", self._position, window)
         ends = feed >= 0 or len(data) <= window
@@ -322,14 +336,16 @@ class _Search:
             self._inside, self._position = False, stop + 1
         else:
             ahead = stop - self._slice // 4
+            # Go back to the beginning of a UTF-8 character, so that the part's first character is not cut.
             ahead -= next((back for back in range(4) if data[ahead - back] & 0xC0 != 0x80), 0)
             self._column += len(data[self._position : ahead].decode("utf-8", "replace"))
             self._position, self._resume = ahead, max(ahead, self._resume)
 
     def _show(self, first: int, column: int, match: Match | None, stop: int, ends: bool) -> bool:
-        """Keep what is shown of a matching line; False once no more of it will be.
+        """Keep the rows that show a matching line or a part of one; return False when the line needs no more rows.
 
-        `first` is where the part of the line in hand begins, after `column` characters of it; `stop` where it ends.
+        `first` and `stop` are the offsets at which the part begins and ends, `column` is the number of the line's
+        characters before it, and `ends` tells that the line ends at `stop`.
         """
         data, hit = self._data, self.hits[-1]
         if ends and not column and stop - first <= 4 * LINE_CHARS:
@@ -343,7 +359,8 @@ class _Search:
         while match and most:
             begin = match.start()
             before = data[max(at, begin - _WINDOW_CHARS - 4) : begin].decode("utf-8", "replace")[-_WINDOW_CHARS // 4 :]
-            # Invalid bytes are kept apart, to know how many were shown.
+            # Surrogate escapes turn back into exactly the same bytes, so the number of bytes shown is exact even where
+            # the data is not UTF-8: the next window begins behind them.
             ahead = data[begin : min(stop, begin + 4 * _WINDOW_CHARS)].decode("utf-8", "surrogateescape")
             after = ahead[: _WINDOW_CHARS * 3 // 4].encode("utf-8", "surrogateescape")
             at = begin + max(1, len(after))
@@ -363,7 +380,10 @@ class _Search:
         return not match and bool(most)
 
     def _fill(self) -> bool:
-        """Have whole lines or more than a slice at hand behind the position, or all there is; False if that is nothing."""
+        """Load chunks until the data behind the position is more than a slice, ends with a line feed, or is all there is.
+
+        Return False if nothing is left.
+        """
         while (left := len(self._data) - self._position) <= self._slice and (left <= 0 or self._data[-1:] != b"\n"):
             chunk = next(self._chunks, None)
             if chunk is None:
@@ -371,7 +391,7 @@ class _Search:
             if left <= 0:
                 (self._line, self._data), self._position, self._counted, self._resume = chunk, 0, 0, 0
                 continue
-            # One byte before the position stays, for `^` and `\b`.
+            # One byte before the position is kept, because `^` and `\b` look at it.
             self._line, keep = self.line, max(0, self._position - 1)
             self._data = self._data[keep:] + chunk[1]
             self._position, self._resume = self._position - keep, max(0, self._resume - keep)
@@ -391,6 +411,7 @@ class _Search:
                 return
 
     def _skip_line(self, feed: int) -> None:
+        """Go to the next line; if its line feed was not found in the data (`feed` < 0), find it by the payload's index."""
         if feed >= 0:
             self._inside, self._position = False, feed + 1
         elif self.line < self.last:

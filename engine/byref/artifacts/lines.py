@@ -1,7 +1,7 @@
-"""Reading numbered lines out of a stored payload, a bounded page at a time, without holding it whole.
+"""Read numbered lines of a stored payload, one bounded page at a time, without holding the whole payload in memory.
 
-Lines end at a line feed and nowhere else, as for grep and sed; a last line without one counts. A carriage return
-before it is not shown.
+Only a line feed ends a line, as in grep and sed; a last line without line feed counts. A carriage return before the line
+feed is not shown.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 MIN_CHARS = 180
-"""The least room of a page: the longest note, and some characters of a line."""
+"""The smallest `max_chars` of a page: room for the longest note and some characters of a line."""
 _NOTE_CHARS = 164
 _STRIDE = 16 * 1024
-"""Bytes in which line feeds are counted at once: of a frame, those behind the line need not be."""
+"""Bytes in which line feeds are counted at once. Counting stops near the line, not at the end of a frame of 1 MiB."""
 
 
 class Payload(Protocol):
@@ -39,34 +39,34 @@ class Payload(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Number of bytes."""
 
     @property
     def line_count(self) -> int:
-        """Lines; a last line without line feed counts."""
+        """Number of lines; a last line without line feed counts."""
 
     def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
-        """Yield (1-based line on which the chunk begins, bytes) in order, beginning at or before line `line`.
+        """Yield (first line, bytes) of the chunks in order, from one that begins at or before line `line`.
 
-        A chunk may begin inside a line, which then gives its number; one that begins on `line` itself and comes first
-        begins where the line begins.
+        The first line is the 1-based number of the line in which the chunk begins, which may be inside that line. Only if
+        the first chunk has the number `line` itself, it begins at the beginning of that line.
         """
 
 
 GoOn = Callable[[int, int, int | None, int], str]
-"""Says how to go on from (line, column, last line wanted, lines there are), in the words of the tool that reads."""
+"""Returns the note that says how the reading tool continues, given (line, column, last line wanted or None, total lines)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some lines as the model reads them; `next_line` and `next_column` say where the next page begins, if any."""
+    """Some lines as the model reads them; `next_line` and `next_column` are where the next page begins (None: no more)."""
 
     text: str
     first: int
     last: int
     next_line: int | None
     next_column: int
-    """1-based, in characters; more than 1 if the page was cut inside `next_line`."""
+    """1-based column in characters; more than 1 if the page was cut inside `next_line`."""
     total_lines: int
 
 
@@ -81,8 +81,9 @@ def read_lines(
 ) -> Page:
     """Return lines `start` to `end`, 1-based and inclusive, in at most `max_chars` characters.
 
-    The first line is shown from character `column` on, and a cut page ends with what `go_on` says. A line that would fit
-    into a page of its own is never cut; a longer one is, and the next page goes on inside it. An `end` past the last line means the last line.
+    The first line is shown from character `column` on (1-based). A page that does not reach `end` closes with the note
+    that `go_on` returns. A line that fits into a page of its own is never cut; a longer line is cut, and the next page
+    goes on inside it. An `end` past the last line means the last line.
 
     Raises:
         ToolError: the range or the column is not in the payload.
@@ -157,7 +158,7 @@ def segments(chunks: Iterable[tuple[int, bytes]], start: int) -> Iterator[tuple[
 
 
 def behind(data: bytes, feeds: int) -> int | None:
-    """Return where the line behind so many line feeds begins; None where there are fewer."""
+    """Return the offset behind the given number of line feeds; None if the data has fewer."""
     at = 0
     while (here := data.count(b"\n", at, at + _STRIDE)) < feeds:
         at, feeds = at + _STRIDE, feeds - here
@@ -168,7 +169,8 @@ def behind(data: bytes, feeds: int) -> int | None:
 
 
 def without_returns(chunks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """Yield chunks of the same lines without the carriage return that a line ends in."""
+    """Yield chunks of the same lines, without the carriage return before each line feed."""
+    # A carriage return at the end of a chunk is held back until the next byte is known.
     held, line = b"", 0
     for first, data in chunks:
         data, held = held + data, b""
@@ -183,12 +185,12 @@ def without_returns(chunks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, 
 
 
 def decode(data: bytes) -> str:
-    """Return bytes as text that can be shown: what is not UTF-8, and NUL, is replaced."""
+    """Return bytes as text that can be shown: invalid UTF-8 and NUL are replaced by U+FFFD."""
     return data.decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
 def number_width(total: int) -> int:
-    """The width of the column of numbers, marker excluded: at least one blank stands before every number."""
+    """Return the width of the column of line numbers without the marker; every number has at least one blank before it."""
     return max(3, len(str(total)) + 1)
 
 
@@ -198,7 +200,7 @@ def numbered(number: int, text: str, width: int, marker: str = " ") -> str:
 
 
 def _texts(payload: Payload, start: int, last: int, column: int, room: int) -> Iterator[tuple[int, str, bool]]:
-    """Yield (line, text, whether that is all of it) with a little more than `room` characters of a longer line."""
+    """Yield (line, text, whether the text is complete); of a line longer than `room`, a little more than `room` characters."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text, skip = "", column - 1
     for number, data, ends in segments(payload.chunks(start), start):
@@ -213,7 +215,7 @@ def _texts(payload: Payload, start: int, last: int, column: int, room: int) -> I
             if number == start and column > 1 and (skip or not text):
                 raise ToolError(f"start_column={column} is past the end of line {start}")
             skip = 0
-        # Two more than the room: what is left out is then more than a carriage return.
+        # Two more than the room: then the part left out is surely more than the line's carriage return.
         if ends or len(text) > room + 2:
             yield number, text.replace("\0", "\ufffd"), ends
             text = ""

@@ -1,4 +1,4 @@
-"""Regular expressions that a model wrote, compiled for a linear-time search within single lines."""
+"""Compile regular expressions written by a model, for a linear-time search within single lines."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ __all__ = [
 
 MAX_PATTERN_BYTES = 256 * 1024
 MAX_SYNTAX_BYTES = 16 * 1024
-"""Of them what is not plain text, `|`, brackets or anchors: a pattern of nothing but classes takes RE2 2 s and 260 MB."""
+"""Limit of the bytes in classes, repetitions and dots; plain text, `|`, brackets and anchors are cheap and not counted.
+RE2 needs 2 s and 260 MB for a pattern that consists of classes only."""
 _MEMORY = 8 << 20
 _MAX_PROGRAM = 20_000
 _LONG_MEMORY = 64 << 20
-"""Of a pattern over `MAX_SYNTAX_BYTES`: 25,000 words of 6 to 12 letters compile to 195,000 instructions in 0.1 s."""
+"""RE2's memory for a pattern over `MAX_SYNTAX_BYTES`: 25,000 words of 6 to 12 letters compile to 195,000 instructions
+in 0.1 s."""
 _LONG_MAX_PROGRAM = 265_000
 _SORTED_FROM = 100
 _MAX_DEPTH = 1_000
-"""Of brackets; RE2 takes no more."""
+"""Nesting of brackets, limited as in RE2."""
 SHOWN_CHARS = 80
-"""Of a pattern or a reason, in an answer."""
+"""Characters of a pattern or a reason that an answer shows."""
 _BY_LINE = "(?m)"
 _CLASS = r"\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]])*(?:\]|\Z)"
 
@@ -55,25 +57,25 @@ _HIDDEN_END = re.compile(r"\\.{0,5}\Z|\(\?[^()]*\)*\Z", re.DOTALL)
 
 
 class Match(Protocol):
-    """A match's place in the bytes searched."""
+    """The position of a match in the bytes searched."""
 
     def start(self) -> int:
         """The offset at which the match begins."""
 
 
 class Regexp(Protocol):
-    """What is used of a compiled RE2 pattern."""
+    """The part of a compiled RE2 pattern's interface that is used."""
 
     @property
     def programsize(self) -> int:
-        """Instructions: what a byte costs at worst."""
+        """Number of instructions; the worst-case cost of one byte is proportional to it."""
 
     def search(self, data: bytes, position: int, end: int) -> Match | None:
-        """The leftmost match between two offsets; what stands around them decides on anchors."""
+        """Return the leftmost match between two offsets; anchors also look at the bytes around the range."""
 
 
 def compile_pattern(pattern: str, *, ignore_case: bool) -> tuple[Regexp, str]:
-    """Return the compiled pattern, and why it is searched as literal text (empty if it is not).
+    """Return the compiled pattern, and the reason why it is searched as literal text (empty if it is not).
 
     Raises:
         ToolError: the pattern is empty or too large.
@@ -124,18 +126,19 @@ def _syntax_bytes(pattern: str) -> int:
 
 
 def sees_line_ends(pattern: str) -> bool:
-    """Whether a carriage return before a line feed could decide on a match; False only where it surely does not.
+    """Return whether a carriage return before a line feed could decide a match; False only if it surely cannot.
 
-    It does not where every alternative ends in some character that must be there: then nothing before it can have been
-    the carriage return, behind which only the line feed comes.
+    It cannot if every alternative ends in a visible character that must match: the carriage return is the line's last
+    character, so a match that went over it would have to find that character behind it.
     """
     return not all(_ENDS_IN_TEXT.fullmatch(branch) and not _HIDDEN_END.search(branch) for branch in pattern.split("|"))
 
 
 def _sorted(pattern: str, *, ignore_case: bool) -> str:
-    """Put the alternatives of a long alternation in order, so that RE2 joins those that begin alike.
+    """Sort the alternatives of a long alternation, so that RE2 joins those with a common beginning.
 
-    Unsorted, it tries thousands at every byte. The order decides on where a match ends, never on where it begins.
+    Unsorted, RE2 tries thousands of them at every byte. Sorting is safe: the order decides only where a match ends, and
+    only the place where it begins is used.
     """
     if pattern.count("|") < _SORTED_FROM:
         return pattern
@@ -156,7 +159,8 @@ def _sorted(pattern: str, *, ignore_case: bool) -> str:
                 groups.pop()
                 groups[-1].branches[-1].append(f"{group.joined(fold=fold)})")
             case "flags":
-                # These hold for the alternatives behind them too.
+                # Flags also hold for the alternatives behind them, so the alternatives must keep their order; only flags
+                # at the very beginning can be put before the sorted ones.
                 group.free = group.free and len(group.branches) == 1 and not group.branches[0]
                 (group.heads if group.free else group.branches[-1]).append(piece[0])
             case _:
@@ -165,7 +169,7 @@ def _sorted(pattern: str, *, ignore_case: bool) -> str:
 
 
 class _Group:
-    """An open bracket, or all of a pattern: the alternatives in it, as far as they were read."""
+    """An open bracket or the whole pattern, with the alternatives read so far."""
 
     def __init__(self, head: str = "") -> None:
         self.heads = [head]
@@ -180,7 +184,7 @@ class _Group:
 
 
 def _by_line(token: re.Match[str]) -> str:
-    r"""Make `\A`, `\z`, `\Z` a line's ends, keep `\C` within a line, and let no flag switch that off."""
+    r"""Turn `\A`, `\z` and `\Z` into a line's ends and `\C` into `.`, and drop flags that would switch `(?m)` off."""
     if token["end"]:
         off = token["off"].replace("m", "")
         flags = f"{token['on']}-{off}" if off else token["on"]
@@ -195,11 +199,11 @@ def _reason(error: Exception) -> str:
 
 
 def shortened(text: str, most: int = SHOWN_CHARS) -> str:
-    """Return at most `most` characters of `text` that can stand in one line, and a mark where there are more."""
+    """Return at most `most` characters of `text`, escaped so that they fit in one line, with `…` if there are more."""
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: most + 1])
     return shown if len(shown) <= most else shown[:most] + "…"
 
 
 def forget_patterns() -> None:
-    """Free what the re2 module remembers: 128 patterns, with up to 16 MiB of automata each."""
+    """Clear the cache of the re2 module, which keeps 128 patterns with up to 16 MiB of automata each."""
     re2.purge()

@@ -1,7 +1,7 @@
-"""Is everything in a database as it has to be? Read-only; each invariant is one query, or one pass over the bytes.
+"""Check that a database satisfies all invariants. Read-only; each invariant is one query or one pass over the bytes.
 
-What keys and checks of the tables make impossible is looked for all the same: a host's SQLite connection may enforce no
-foreign keys, and files are damaged.
+Also checks violations that the tables' keys and constraints rule out, because a host's SQLite connection may not enforce
+foreign keys, and because files get damaged.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from byref.stores.guarded import Guarded
 from byref.stores.protocol import BlobStore
 
 MOST = 1_000
-"""Problems of one kind that are named."""
+"""Largest number of problems that are reported of one kind."""
 BATCH = 100
-"""Blobs whose bytes are looked at in one read transaction."""
+"""Blobs that one query selects for the check of their bytes."""
 NAMES = 4
-"""Values that code kept, of up to tens of megabytes each, likewise."""
+"""Values kept by code that one query loads; few, because each has up to tens of megabytes."""
 
 _TABLES = (
     SessionRow,
@@ -80,23 +80,23 @@ _OF_SESSION = (LedgerRow, ArtifactRow, VariableRow, NameRow, RunRow, TombstoneRo
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is not as it has to be."""
+    """A violated invariant."""
 
     check: str
-    """Which invariant, in a few words."""
+    """Short name of the invariant."""
     table: str
     row: str
-    """Which row: `id 17`, `blob 3 frame 2`."""
+    """The row that violates it, such as `id 17` or `blob 3 frame 2`."""
     detail: str
 
     def __str__(self) -> str:
-        """Say it in a line."""
+        """Return the problem as one line."""
         return f"{self.check}: {self.table}, {self.row}: {self.detail}"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was counted and what was found."""
+    """The counts of an examination, and the problems found."""
 
     figures: Mapping[str, int]
     problems: tuple[Problem, ...]
@@ -110,10 +110,12 @@ def examine(
     grace: timedelta = GRACE,
     blobs: BlobStore | None = None,
 ) -> Report:
-    """Look at every invariant, compare every frame with its checksum, and count what there is.
+    """Check every invariant, compare every frame with its checksum, and count rows and bytes.
 
-    With `deep` each payload is unpacked, too, and compared with its digest, and strays in the store are looked for. `blobs`
-    is the store of objects, if there is one. Without it their bytes are not read.
+    With `deep` each payload is also unpacked and compared with its digest, SQLite's own integrity check runs, and the
+    store is searched for objects and drafts that belong to no blob. `blobs` is the store of objects, if there is one;
+    without it, the bytes of objects are not read. Orphans younger than `grace` are no problem: a transaction may be
+    about to use them.
 
     Raises:
         SchemaMismatch: the tables are not at the revision that this byref knows.
@@ -156,7 +158,7 @@ def _figures(connection: Connection) -> dict[str, int]:
 
 
 def _found(connection: Connection, grace: timedelta) -> Iterator[Problem]:
-    """Every problem that one moment of the database shows, a bounded number of each kind."""
+    """Yield the problems that queries on one snapshot of the database find, at most `MOST` of each kind."""
     for check, table, query, detail in (*_references(), *_bytes(grace), *_sessions(), *_states()):
         for row in connection.execute(query.limit(MOST)).mappings():
             yield Problem(check, table.__tablename__, _named(dict(row)), detail.format_map(row))
@@ -169,7 +171,7 @@ _Check = tuple[str, Any, Any, str]  # SQLAlchemy 2.0 and 2.1 spell the type of a
 
 
 def _references() -> Iterator[_Check]:
-    """Rows that refer to what is not there, or is another tenant's or session's."""
+    """Yield the checks for rows that refer to a missing row, or to a row of another tenant or session."""
     for table in _OF_SESSION:
         there = exists().where(SessionRow.id == table.session_id, SessionRow.tenant == table.tenant)
         query = select(table.id, table.session_id).where(~there)
@@ -223,7 +225,7 @@ def _references() -> Iterator[_Check]:
 
 
 def _bytes(grace: timedelta) -> Iterator[_Check]:
-    """Blobs and frames."""
+    """Yield the checks of blobs and frames."""
     yield (
         "digest",
         BlobRow,
@@ -291,7 +293,7 @@ def _bytes(grace: timedelta) -> Iterator[_Check]:
 
 
 def _sessions() -> Iterator[_Check]:
-    """Steps without gaps, and sums that are the ledger's."""
+    """Yield the checks that steps have no gaps, and that a session's sums are those of its ledger."""
     steps = (
         select(LedgerRow.session_id, func.max(LedgerRow.step).label("last"), func.count().label("steps"))
         .group_by(LedgerRow.session_id)
@@ -326,6 +328,8 @@ def _sessions() -> Iterator[_Check]:
     )
     yield "run without its reply", RunRow, run, "step {step} is no reply"
 
+    # The bytes of a session are an upper bound: deletions lower the sum only when it is counted anew. So it is a problem
+    # only if more is stored than the sum says.
     bytes_of = select(func.coalesce(func.sum(BlobRow.size_bytes), 0)).where(
         BlobRow.id.in_(
             select(ArtifactRow.blob_id)
@@ -357,7 +361,7 @@ def _sessions() -> Iterator[_Check]:
 
 
 def _totals(connection: Connection) -> Iterator[Problem]:
-    """Sums that sessions keep, which have to be their ledgers'."""
+    """Compare the totals that sessions keep with the sums of their ledgers."""
     found = 0
     for session_row, totals, through in connection.execute(
         select(SessionRow.id, SessionRow.totals, SessionRow.totals_through).where(SessionRow.totals.is_not(None))
@@ -375,7 +379,7 @@ def _totals(connection: Connection) -> Iterator[Problem]:
 
 
 def _states() -> Iterator[_Check]:
-    """Rows that should have gone with others."""
+    """Yield the checks for rows that should have been deleted together with others, and for steps that exist twice."""
     over = SessionRow.ended_at.is_not(None), SessionRow.clearing_at.is_(None)
     ended = exists().where(SessionRow.id == ArtifactRow.session_id, *over)
     query = select(ArtifactRow.id, ArtifactRow.public_id).where(ended, not_(ArtifactRow.kept))
@@ -401,7 +405,7 @@ def _states() -> Iterator[_Check]:
 
 
 def _json(connection: Connection) -> Iterator[Problem]:
-    """Columns that hold JSON."""
+    """Check that the columns with JSON hold arrays of strings."""
     columns = ((VariableRow, VariableRow.path), (TombstoneRow, TombstoneRow.variables))
     for table, column in columns:
         found = 0
@@ -417,7 +421,7 @@ def _json(connection: Connection) -> Iterator[Problem]:
 
 
 def _compatibility(connection: Connection) -> Iterator[Problem]:
-    """What a migration wrote down for older code: one row, for the revision that the database is at."""
+    """Check the one row in which a migration says which older revisions of the code can still work with the database."""
     marks = [
         tuple(row) for row in connection.execute(select(CompatibilityRow.revision, CompatibilityRow.oldest).limit(9))
     ]
@@ -427,7 +431,7 @@ def _compatibility(connection: Connection) -> Iterator[Problem]:
 
 
 def _damage(database: Database, objects: BlobStore | None, *, deep: bool) -> Iterator[Problem]:
-    """Read what is stored of each published blob; if `deep` also the file's own structure, and each payload."""
+    """Check the stored bytes of published blobs and kept values; `deep` also unpacks payloads and checks SQLite's file."""
     if deep and database.dialect == "sqlite":
         for line in database.read(lambda c: c.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()):
             if line != "ok":
@@ -470,7 +474,7 @@ def _batch(connection: Connection, after: int) -> list[Any]:
 
 
 def _damage_of(database: Database, source: Source, blob: Any, *, deep: bool) -> list[Problem]:
-    """One blob's, some frames at a time; nothing of one that was deleted meanwhile."""
+    """Return the damage of one blob; its frames are read a few at a time."""
     payload = StoredPayload(blob.id, blob.key, blob.store, blob.size_bytes, blob.line_count, source)
     if deep:
         found = _compared(payload, blob)
@@ -479,12 +483,13 @@ def _damage_of(database: Database, source: Source, blob: Any, *, deep: bool) -> 
         found = [] if damage is None else [Problem("damaged frame", "byref_blobs", f"id {blob.id}", damage)]
     if not found:
         return []
+    # The frames are read in several transactions: a blob that was deleted in between looks damaged, but is no problem.
     here = BlobRow.id == blob.id, BlobRow.key == blob.key
     return found if database.read(lambda c: c.execute(select(BlobRow.id).where(*here)).scalar()) is not None else []
 
 
 def _compared(payload: StoredPayload, blob: Any) -> list[Problem]:
-    """Unpack a payload, and compare it with its digest and its lines."""
+    """Unpack a payload, and compare it with its digest and its line numbers."""
     digest, line, last = blake3(), 1, b""
     found: list[Problem] = []
     try:
@@ -510,7 +515,10 @@ def _compared(payload: StoredPayload, blob: Any) -> list[Problem]:
 
 
 def _strays(database: Database, objects: BlobStore | None, grace: timedelta) -> Iterator[Problem]:
-    """Objects that no blob has and that are not about to be deleted; nor gone since they were listed."""
+    """Yield objects that belong to no blob and drafts that nobody writes.
+
+    Objects whose deletion is already noted, and those that were deleted since the store listed them, are no problem.
+    """
     if objects is None:
         return
     for key in strays(database.read, objects, grace):

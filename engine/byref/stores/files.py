@@ -1,14 +1,15 @@
-"""Objects as plain files: what `grep`, `sed` and `cat` read is what was stored.
+"""Objects as plain files: `grep`, `sed` and `cat` read exactly the bytes that were stored.
 
-`folder/<tenant>/<name>` holds the bytes and nothing else, beside it `.<name>.metadata.json` its content type. Both are
-written under a temporary name, synced and renamed, the sidecar last, and removed in the other order: whatever a crash
-leaves is an object that is still listed, or a draft. Each file has a sidecar of its own, so that any number of processes
-write without waiting for each other and a write costs the same among a million files.
+`folder/<tenant>/<name>` holds the bytes and nothing else; `.<name>.metadata.json` beside it, the sidecar, holds the
+content type. Both are written under a temporary name (a draft), synced, and renamed, the sidecar last; they are removed in
+the reverse order. So a crash leaves either an object that is still listed, or a draft. Each file has its own sidecar, so
+that any number of processes can write without waiting for each other, and a write costs the same among a million files.
 
-A draft is locked by whoever writes it. The kernel gives the lock back when the writer dies, however it does: a draft that
-can be locked is what a crash has left.
+The writer of a draft holds a lock on it. The kernel releases the lock when the writer dies, for whatever reason: so a
+draft that can be locked was left by a crash.
 
-Names are looked up from one open folder to the next and never through a symbolic link.
+Names are resolved relative to an open folder and never through a symbolic link, so that a link planted in the folder leads
+nowhere else.
 """
 
 from __future__ import annotations
@@ -33,23 +34,25 @@ from byref.stores.paths import create, make_folder, make_folders
 from byref.stores.protocol import check_model_readable
 
 ABANDONED_SECONDS = 24 * 3600
-"""Time after which a draft that nobody writes to is what a crash has left, though it is locked: by a forked child of the
-writer, or because the file system has no locks."""
+"""Time without a write after which a draft counts as left by a crash even if it cannot be locked: a forked child of the
+writer may hold its lock, or the file system may have no locks."""
 _BUFFER = 1 << 20
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ATTEMPTS = 100
-"""Times that a tenant's folder, removed because it was empty, is made again under a writer."""
+"""How often a writer makes a tenant's folder or a draft again that others removed, before it gives up."""
 _TENANT = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _NAME = re.compile(FILE_NAME, re.ASCII)
 _DRAFT = re.compile(rf"\.{FILE_NAME}(?:\.metadata\.json)?\.[0-9a-f]{{16}}\.tmp", re.ASCII)
 
 
 class FileStore:
-    """Keeps objects as files of a folder, readable by their owner only; any number of processes may share it.
+    """Keeps objects as files in a folder, readable by their owner only; any number of processes may share the folder.
 
-    `model_readable` says that the model reads files at their paths with tools of the host's, a shell say: what is too big
-    is then kept for it, and the path named, though no tool of the session reaches it. The folder is made if it does not exist; `ConfigurationError` if that cannot be done. If it vanishes later, an
-    unmounted disk say, it is not made again: that is a `StorageFailure`.
+    `model_readable` declares that the model can read the files at their paths with the host's own tools, such as a shell.
+    Outputs that are too big are then kept and their paths named, even if no tool of the session can read them.
+
+    The folder is made if it does not exist; `ConfigurationError` if that fails. If it vanishes later, for example with an
+    unmounted disk, it is not made again: operations raise `StorageFailure`.
     """
 
     name = "files"
@@ -68,7 +71,7 @@ class FileStore:
         check_model_readable(self)
 
     def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
-        """Keep an object in place of any of that key: synced to the disk, seen whole or not at all."""
+        """Write an object, replacing any with the same key; it is synced to disk, and readers see all of it or nothing."""
         tenant, _, name = check_key(key).partition("/")
         with _Draft(self._folder, tenant, name) as draft:
             for part in parts:
@@ -76,7 +79,7 @@ class FileStore:
             draft.publish(content_type)
 
     def read(self, key: str, offset: int, size: int) -> bytes:
-        """Return exactly these bytes of an object; `ArtifactMissing` if there is none or it ends before."""
+        """Return exactly `size` bytes from `offset`; `ArtifactMissing` if the object does not exist or is shorter."""
         check_range(offset, size)
         tenant, _, name = check_key(key).partition("/")
         with _failures(self._folder), _opened(self._folder) as root:
@@ -89,7 +92,7 @@ class FileStore:
                 raise
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects, and the folder of a tenant that has none left; those that are not there are no error."""
+        """Remove objects, and the folder of a tenant that has no objects left; missing objects are no error."""
         names: dict[str, list[str]] = {}
         for key in keys:
             tenant, _, name = check_key(key).partition("/")
@@ -105,7 +108,7 @@ class FileStore:
                     _remove_empty(tenant, root)
 
     def keys(self, *, older_than: datetime) -> Iterator[str]:
-        """Yield the key of every object last written before a time; folders without files are removed."""
+        """Yield the key of every object last written before `older_than`, and remove tenants' folders that are empty."""
         before = older_than.timestamp()
         with _failures(self._folder), _opened(self._folder) as root:
             for tenant, parent in _tenants(root):
@@ -114,11 +117,17 @@ class FileStore:
                         yield f"{tenant}/{name}"
 
     def drafts(self, *, older_than: datetime, folder: str | None = None) -> Iterator[str]:
-        """Yield the path of every draft that a crash has left, last written before a time; `folder`: of one tenant."""
+        """Yield the relative path of every draft left by a crash and last written before `older_than`.
+
+        `folder` limits the search to one tenant's folder.
+        """
         return self._dead(older_than, folder, take=False)
 
     def take_drafts(self, *, older_than: datetime, folder: str | None = None) -> int:
-        """Remove them, and the folder of a tenant that has nothing left; return how many. A living writer's stay."""
+        """Remove the drafts that `drafts` would yield, and tenants' folders that are then empty; return how many drafts.
+
+        Drafts of living writers stay.
+        """
         return sum(1 for _ in self._dead(older_than, folder, take=True))
 
     def _dead(self, older_than: datetime, folder: str | None, *, take: bool) -> Iterator[str]:
@@ -135,7 +144,7 @@ class FileStore:
 
 
 class _Draft:
-    """A file that gets its name when it is whole; left without `publish`, it goes."""
+    """A file that gets its final name in `publish`, once it is complete; leaving the context without that removes it."""
 
     def __init__(self, folder: Path, tenant: str, name: str) -> None:
         self._folder, self._tenant, self._name = folder, tenant, name
@@ -144,9 +153,11 @@ class _Draft:
     def __enter__(self) -> _Draft:
         with _failures(self._folder), _opened(self._folder) as root:
             for _ in range(_ATTEMPTS):
-                with suppress(FileNotFoundError, NotADirectoryError):  # which opening it tells
+                # Where the folder cannot be made, opening it below says why.
+                with suppress(FileNotFoundError, NotADirectoryError):
                     if make_folder(self._tenant, parent=root):
                         os.fsync(root)
+                # Another process may remove the empty folder between these two steps: then try again.
                 with suppress(FileNotFoundError):
                     self._parent = os.open(self._tenant, _FOLDER_FLAGS, dir_fd=root)
                     try:
@@ -170,6 +181,7 @@ class _Draft:
                 sidecar.write(json.dumps({self._name: content_type}).encode() + b"\n")
                 _sync(sidecar)
                 _sync(self._file)
+                # The sidecar comes last: it never stands without its object, which `keys` would not list.
                 for name in (self._name, _sidecar(self._name)):
                     os.rename(self._made[0], name, src_dir_fd=self._parent, dst_dir_fd=self._parent)
                     del self._made[0]
@@ -203,7 +215,7 @@ class _Draft:
             if os.fstat(file.fileno()).st_nlink:
                 self._made.append(draft)
                 return file
-            _close(file)  # it was taken for dead before it was locked
+            _close(file)  # somebody removed it as abandoned before it was locked
         raise StorageFailure(f"the store 'files': drafts in {str(self._folder)!r} keep vanishing")
 
 
@@ -228,7 +240,7 @@ def _read_exactly(file: int, key: str, offset: int, size: int) -> bytes:
 
 
 def _tenants(root: int, only: str | None = None) -> Iterator[tuple[str, int]]:
-    """Yield (name, open file) of the tenants' folders, and remove those that are empty afterwards."""
+    """Yield (name, file descriptor) of the tenants' folders, and remove each that is empty afterwards."""
     with os.scandir(root) as entries:
         for name in (entry.name for entry in entries) if only is None else [only]:
             if not _TENANT.fullmatch(name):
@@ -240,7 +252,7 @@ def _tenants(root: int, only: str | None = None) -> Iterator[tuple[str, int]]:
 
 
 def _files(parent: int, named: re.Pattern[str]) -> Iterator[tuple[str, float]]:
-    """Yield (name, time of the last write) of the regular files in a folder whose names are of a kind."""
+    """Yield (name, time of the last write) of the regular files in a folder whose names match a pattern."""
     with os.scandir(parent) as entries:
         for entry in entries:
             with suppress(FileNotFoundError):
@@ -249,7 +261,7 @@ def _files(parent: int, named: re.Pattern[str]) -> Iterator[tuple[str, float]]:
 
 
 def _is_dead(name: str, parent: int, written: float, *, take: bool) -> bool:
-    """Tell whether nobody writes a draft any more; `take`: remove it then, while nobody else can lock it."""
+    """Tell whether nobody writes a draft any more; with `take`, remove it while this process holds its lock."""
     with suppress(FileNotFoundError), _opened(name, parent, os.O_RDWR | os.O_NOFOLLOW) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -263,7 +275,7 @@ def _is_dead(name: str, parent: int, written: float, *, take: bool) -> bool:
 
 
 def _unlink(name: str, parent: int) -> None:
-    with suppress(FileNotFoundError, IsADirectoryError):  # a folder is none of ours
+    with suppress(FileNotFoundError, IsADirectoryError):  # this store makes no folders there
         os.unlink(name, dir_fd=parent)
 
 
@@ -281,13 +293,14 @@ def _sync(file: BinaryIO) -> None:
 
 
 def _close(file: BinaryIO) -> None:
-    """Close a file; what cannot be flushed any more is of no account: it was synced, or it goes."""
+    """Close a file. A failing flush does not matter: either the file was synced, or it is about to be removed."""
     with suppress(OSError):
         file.close()
 
 
 @contextmanager
 def _opened(path: str | Path, parent: int | None = None, flags: int = _FOLDER_FLAGS) -> Iterator[int]:
+    # O_NONBLOCK: opening a named pipe that somebody put there must not wait for its other end.
     file = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=parent)
     try:
         yield file

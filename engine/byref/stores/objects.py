@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store
 
 UPLOAD_BYTES = 8 << 20
-"""An object up to this size is put in one request, a bigger one in parts of it: S3 takes 10,000, so 80 GB."""
+"""An object up to this size is uploaded in one request, a bigger one in parts of this size. S3 takes at most 10,000 parts,
+so 80 GB."""
 UPLOADS = 2
-"""Parts on their way at once: with the one being filled, a write holds three in memory."""
+"""Parts uploaded at the same time. With the part being filled, a write holds three of them in memory."""
 LISTED = 1000
-"""Objects of one listing request, S3's own limit."""
+"""Objects per listing request; S3 allows no more."""
 CLIENT_OPTIONS: Mapping[str, Any] = {"connect_timeout": "5s", "timeout": "60s"}
-"""Time for a connection, and for one request with its body of at most 8 MiB."""
+"""Time limits for connecting, and for one request with its body of at most 8 MiB."""
 RETRY_CONFIG: Mapping[str, Any] = {
     "max_retries": 5,
     "retry_timeout": timedelta(seconds=60),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2},
 }
-"""How often obstore asks again after a 5xx, a cut connection or a time-out, and for how long."""
+"""How often and for how long obstore retries after a 5xx status, a lost connection or a time-out."""
 
 _NAMES = {"S3Store": "s3", "GCSStore": "gs", "AzureStore": "az"}
 _PREFIX = re.compile(r"(?:(?!\.{1,2}(?:/|$))[\w.=@+-]+(?:/|$))*", re.ASCII)
@@ -40,15 +41,18 @@ _EXPECTED = (
 )
 _NO_BUCKET = "NoSuchBucket"
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>", re.ASCII)
-"""S3's name of an error."""
+"""The error code in S3's response."""
 _SECRET = re.compile(r"(?<=://)\S*@|\?\S*")
-"""What of a URL, within other words, may be a password or a signature."""
+"""The parts of a URL inside an error's text that may hold a password or a signature."""
 _PLACE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,20}://[\w./=+-]*)(?:[?#].*)?", re.DOTALL)
 _CONTENT_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(?: ?; ?[\w-]{1,50}=[\w.+-]{1,100}){0,4}", re.ASCII)
 
 
 def shown_place(place: str) -> str:
-    """Return a place of objects as it may be printed: of a URL what has no key in it, a path as it is."""
+    """Return the place of a store as it may be printed: a path as it is, a URL without credentials and query.
+
+    Any text that might hold a password is replaced by `***`.
+    """
     if "://" not in place:
         return "***" if re.search(":.*@", place, re.DOTALL) else place
     sound = None if "@" in place else _PLACE.fullmatch(place.strip())
@@ -56,13 +60,17 @@ def shown_place(place: str) -> str:
 
 
 class ObjectStore:
-    """Keeps objects in a bucket, under a prefix, with their content type; they are whatever the bucket's rules let read.
+    """Keeps objects in a bucket, under a prefix, with their content type; the bucket's rules decide who may read them.
 
-    `place` is a URL (`s3://bucket/prefix`, `gs://…`, `az://…`), for which obstore's settings, `client_options` and
-    `retry_config` may follow by name and credentials are found where the cloud's own tools find them, or an obstore store
-    with all of its settings. `compresses=True` keeps compressed frames: cheaper, but other programs cannot read them.
-    `model_readable` says that the model reads at the objects' URLs with tools of the host's, as FileStore's does.
-    An upload that a crash cut off keeps its parts out of sight in S3: have the bucket's life cycle abort such.
+    `place` is an obstore store with all of its settings, or a URL (`s3://bucket/prefix`, `gs://…`, `az://…`). With a URL,
+    obstore's settings, `client_options` and `retry_config` may follow as keyword arguments, and credentials are found
+    where the cloud's own tools find them.
+
+    `compresses=True` stores compressed frames, which is cheaper, but other programs cannot read them. `model_readable`
+    declares that the model can read the objects at their URLs with the host's own tools, as with `FileStore`.
+
+    After a crash, S3 keeps the parts of an unfinished upload, invisibly: let a life-cycle rule of the bucket abort
+    incomplete uploads.
     """
 
     def __init__(
@@ -100,10 +108,10 @@ class ObjectStore:
         check_model_readable(self)
 
     def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
-        """Keep an object in place of any of that key: seen whole or not at all."""
+        """Write an object, replacing any with the same key; readers see all of it or nothing."""
         path = self._path(key)
         if not _CONTENT_TYPE.fullmatch(content_type):
-            content_type = "application/octet-stream"  # what no header may carry
+            content_type = "application/octet-stream"  # an invalid content type must not reach a header
         obstore, store = self._here()
         writer = obstore.open_writer(
             store, path, attributes={"Content-Type": content_type}, buffer_size=UPLOAD_BYTES, max_concurrency=UPLOADS
@@ -115,12 +123,12 @@ class ObjectStore:
             with self._failures():
                 writer.close()
         except BaseException as error:
-            with suppress(Exception):  # what cannot be aborted now is for the bucket's life cycle
+            with suppress(Exception):  # if this abort fails, the bucket's life-cycle rule removes the parts
                 writer.__exit__(type(error), error, error.__traceback__)
             raise
 
     def read(self, key: str, offset: int, size: int) -> bytes:
-        """Return exactly these bytes of an object; `ArtifactMissing` if there is none or it ends before."""
+        """Return exactly `size` bytes from `offset`; `ArtifactMissing` if the object does not exist or is shorter."""
         check_range(offset, size)
         path = self._path(key)
         obstore, store = self._here()
@@ -128,14 +136,14 @@ class ObjectStore:
             if size:
                 data = bytes(obstore.get_range(store, path, start=offset, length=size))
                 end = offset + len(data)
-            else:  # a range of no bytes cannot be asked for
+            else:  # a request cannot ask for an empty range
                 data, end = b"", obstore.head(store, path)["size"]
         if end < offset + size:
             raise ArtifactMissing(f"in the store {self.name!r} {key!r} ends at byte {end}, before {offset + size}")
         return data
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects; those that are not there are no error."""
+        """Remove objects; missing objects are no error."""
         paths = [self._path(key) for key in keys]
         if not paths:
             return
@@ -146,12 +154,12 @@ class ObjectStore:
             except FileNotFoundError as error:
                 if _NO_BUCKET in str(error):
                     raise
-                for path in paths:  # Google's and Azure's deletion stops at the first that is missing
+                for path in paths:  # deletion in Google's and Azure's clouds stops at the first missing object
                     with suppress(FileNotFoundError):
                         obstore.delete(store, path)
 
     def keys(self, *, older_than: datetime) -> Iterator[str]:
-        """Yield the key of every object last written before a time, page by page."""
+        """Yield the key of every object last written before `older_than`; the listing is fetched page by page."""
         obstore, store = self._here()
         with self._failures():
             pages = iter(obstore.list(store, self._prefix or None, chunk_size=LISTED))
@@ -166,7 +174,7 @@ class ObjectStore:
                     yield key
 
     def uri(self, key: str) -> str | None:
-        """Return an object's URL: `s3://bucket/…` or `gs://…`, on Azure that of the container's own address."""
+        """Return an object's URL: `s3://bucket/…`, `gs://…` or, on Azure, `https://<account>.blob.core.windows.net/…`."""
         path = self._path(key)
         return None if self._base is None else f"{self._base}/{path}"
 
@@ -174,14 +182,17 @@ class ObjectStore:
         return self._prefix + check_key(key)
 
     def _here(self) -> tuple[Any, Any]:
-        """Return obstore's library and the store, both for use in this process."""
+        """Return the obstore module and the store for this process; a forked child gets new ones."""
         if self._client is None or self._client[0] != os.getpid():
             self._client = (os.getpid(), *here(self._store))
         return self._client[1:]
 
     @contextmanager
     def _failures(self, key: str | None = None) -> Iterator[None]:
-        """Raise what obstore raises as ours, without the request: that may be signed. `key`: it may be missing."""
+        """Turn obstore's errors into byref's, without the text of the request, which may contain a signature.
+
+        With `key`, the object may be missing, which is an `ArtifactMissing`.
+        """
         try:
             yield
         except (OSError, self._here()[0].exceptions.BaseError) as error:
@@ -218,7 +229,7 @@ def _from_url(url: str, settings: dict[str, Any]) -> Any:
 
 
 def _base_uri(store: Any, name: str) -> str | None:
-    """Return the URL below which a store's objects are, as the cloud's own tools read it."""
+    """Return the URL of a store's root, in the form that the cloud's own tools read."""
     config = store.config
     if name == "az":
         account, container = config.get("account_name"), config.get("container_name")
