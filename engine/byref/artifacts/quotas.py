@@ -1,16 +1,16 @@
 """Quotas: how many bytes a session and a tenant may have stored.
 
-Payloads count as they came, before compression, and each once: equal bytes are stored once within a tenant, so a second
-artifact of them is free.
+A payload counts with its size before compression, and only once: equal bytes are stored once within a tenant, so a second
+artifact with the same bytes is free.
 
-To count everything at each output would take longer the more is stored. So the session's row keeps a sum up to some row id,
-and each check adds what came behind it. The sum is a bound: what has been deleted since is still in it. Everything is counted
-anew only where the bound leaves no room, and not again as long as nothing goes.
+Counting everything at each output would take longer the more is stored. So the session's row keeps a sum up to some row id,
+and each check adds the rows after it. The sum is an upper bound, because it still includes rows deleted since. Everything is
+counted anew only if the bound leaves no room, and then not again as long as nothing is deleted.
 
-The session's sum is checked under the session's lock and holds exactly. The tenant's has no lock, which would make
-conversations wait for each other: commits of the same moment may pass it together, each by one output.
+The session's quota is checked under the session's lock and is exact. The tenant's quota is checked without a lock, which
+would make conversations wait for each other: simultaneous commits may exceed it together, each by one output.
 
-That a quota is hit is logged once an hour for each session and quota: each output that is not stored hits it again.
+Reaching a quota is logged once an hour per session and quota, because each output that cannot be stored reaches it again.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from byref.policy import Policy
 logger = logging.getLogger("byref")
 
 LOG_SECONDS = 3_600.0
-"""After so long the same is logged again."""
+"""Time after which the same quota of a session is logged again."""
 MOST_LOGGED = 10_000
-"""Sessions and quotas that are remembered as logged; beyond them the longest known is logged again."""
+"""Pairs of session and quota that are remembered as logged; beyond this number the oldest is forgotten."""
 
 
 Reason = Literal["max_session_bytes", "max_tenant_bytes"]
@@ -46,22 +46,22 @@ Reason = Literal["max_session_bytes", "max_tenant_bytes"]
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A quota that payloads would pass, and the bytes that would be stored with them."""
+    """A quota that payloads would exceed, and the number of bytes that would then be stored."""
 
     reason: Reason
     value: int
     limit: int
     is_remembered: bool = field(default=True, compare=False)
-    """Whether that was known; it was counted only now, else."""
+    """Whether the figure is kept in the database; if not, everything had to be counted for it."""
 
     def __str__(self) -> str:
-        """Say it with its numbers."""
+        """Return a sentence with the numbers."""
         whose = "session" if self.reason == "max_session_bytes" else "tenant"
         return f"the {whose} would have {self.value:,} bytes stored, more than {self.reason}={self.limit:,} allows"
 
 
 class Owner(NamedTuple):
-    """Who stores payloads: quotas are checked for a session and its tenant, and logged by their names."""
+    """The session and tenant that store payloads; quotas are checked for both, and logged with their names."""
 
     tenant: str
     session: str
@@ -77,10 +77,10 @@ def excess(
     is_locked: bool = False,
     kept: Bytes | None = None,
 ) -> Excess | None:
-    """Return the quota that storing payloads, given as sizes by digest, would pass, which is logged; None: there is room.
+    """Return and log the quota that storing these payloads (size by digest) would exceed; None if there is room.
 
-    Under the session's lock (`is_locked`) what was counted is kept with the session, so that the next call need not.
-    `kept`: what the session's row keeps, if that is known already.
+    Under the session's lock (`is_locked`) a new count is kept with the session, so that the next call need not count.
+    `kept` is the sum in the session's row, if the caller has read it already.
     """
     bounds: tuple[tuple[_Whole, int | str, int | None, Reason, Bytes | None], ...] = (
         (_SESSION, owner.session_row, policy.max_session_bytes, "max_session_bytes", kept),
@@ -97,9 +97,9 @@ def excess(
 
 
 def is_far(policy: Policy, kept: int | None, adding: Mapping[bytes, int]) -> bool:
-    """Tell whether no quota is near: with `kept` bytes by what a session's row keeps, which is not all, half of one is left.
+    """Tell whether no quota is near: with `kept`, the incomplete sum in the session's row, at least half of it is left.
 
-    Whoever stores them asks again under the lock. None: that is not known.
+    None as `kept` means unknown. This is only a shortcut: before storing, the quota is checked again under the lock.
     """
     most = policy.max_session_bytes
     has_room = most is None or (kept is not None and kept + sum(adding.values()) <= most // 2)
@@ -107,7 +107,7 @@ def is_far(policy: Policy, kept: int | None, adding: Mapping[bytes, int]) -> boo
 
 
 def too_large(policy: Policy, size: int, owner: Owner) -> str | None:
-    """Say of a payload that it is larger than any may be, and log it; None of one that is not."""
+    """Return and log a sentence if a payload is larger than the policy allows; else None."""
     if size <= policy.max_artifact_bytes:
         return None
     words = f"{size:,} bytes are more than max_artifact_bytes={policy.max_artifact_bytes:,} allows"
@@ -116,7 +116,7 @@ def too_large(policy: Policy, size: int, owner: Owner) -> str | None:
 
 
 def log(quota: str, words: str, owner: Owner) -> None:
-    """Log what is not stored for want of room, unless the same quota of the session was logged within the hour."""
+    """Log that a quota was reached, unless the same quota of the session was logged within the last hour."""
     key, now = (owner.session_row, quota), time.monotonic()
     if now - _logged.get(key, -LOG_SECONDS) < LOG_SECONDS:
         return
@@ -133,15 +133,15 @@ def log(quota: str, words: str, owner: Owner) -> None:
 
 
 _logged: dict[tuple[int, str], float] = {}
-"""When a quota of a session was logged, the longest ago first. Threads may log the same twice: there is no lock."""
+"""When each quota of a session was logged, oldest first. There is no lock: two threads may log the same, which is harmless."""
 
 
 RECOUNT_SECONDS = 60.0
-"""After so long all is counted anew where there is no room: an older byref says nothing of what it deletes."""
+"""How long a full count is trusted when there is no room: older versions of byref delete rows without noting it."""
 
 
 def remember(connection: Connection, found: Excess, owner: Owner) -> None:
-    """Count anew what a quota is about, unless somebody holds the session, so that the next calls without room need not."""
+    """Count anew and keep the count, so that the next calls without room need not count; skipped if the session is locked."""
     mine = select(SessionRow.id).where(SessionRow.id == owner.session_row).with_for_update(skip_locked=True)
     if connection.execute(mine).scalar_one_or_none() is not None:
         of_session = found.reason == "max_session_bytes"
@@ -152,36 +152,36 @@ def remember(connection: Connection, found: Excess, owner: Owner) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """What a quota is about, a session or a tenant, in statements over `whose` it is."""
+    """The statements that count what a session or a tenant (parameter `whose`) has stored."""
 
     known: Any
-    """What is kept: bytes, the row ids up to which they are those of payloads and of names, and `until`."""
+    """Selects the kept sum: its bytes, the last row ids of payloads and names that it covers, and `until`."""
     most_came: Any
-    """Of what came behind row ids: at most how many bytes, and how many rows were looked at for it."""
+    """Selects, of the rows after those ids, an upper bound of their bytes, and the number of rows."""
     came: Any
-    """The bytes of what came behind row ids: of a session's, PostgreSQL takes twice as long to plan this."""
+    """Selects the exact bytes of the rows after those ids; for a session, PostgreSQL plans this twice as long as a bound."""
     payloads: Any
-    """What all payloads together have."""
+    """Selects the bytes of all payloads."""
     names: Any
-    """What code keeps beside artifacts: exact values and definitions."""
+    """Selects the bytes that code keeps beside artifacts: exact values and definitions."""
     soonest: Any
-    """When the first of it goes by itself."""
+    """Selects when the first of the artifacts expires."""
     there: Any
-    """What those of some payloads, by digest, have that are stored already."""
+    """Selects the bytes of those of the new payloads (by digest) that are stored already."""
     last: Callable[[Connection, Any, _State], tuple[int, int]]
-    """The row ids up to which sums can be kept: nothing will come that has lower ones."""
+    """Returns the row ids up to which a sum can be kept: no row with a lower id can still be inserted."""
     keep: Callable[[Connection, Any, Mapping[str, Any]], None]
+    """Writes a sum to the row that keeps it."""
     most_since: int
-    """So many rows are counted at each call before they are added to what is kept."""
+    """Number of rows after the kept sum from which on they are added to it, instead of being counted at each call."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What is known of what is stored."""
+    """The kept sum, and the exact bytes of the rows after it."""
 
     kept: Bytes
     came: int
-    """Bytes, behind those."""
 
 
 def _stored(
@@ -195,10 +195,10 @@ def _stored(
     is_locked: bool,
     known: Bytes | None,
 ) -> tuple[int, bool]:
-    """What would be stored, or, where that is within the limit, at least as much; and whether all of it was known.
+    """Return the bytes that would be stored, or an upper bound if even that is within the limit; and whether they were known.
 
-    What is kept was counted once, and all that came since is added, whether or not it is still there: a bound of it, which
-    is enough for most sessions, then the sum. Only where that leaves no room is it looked at whether all of it is there.
+    Goes from the cheapest figure to the exact one, and stops at the first that fits the limit: the kept sum and a bound of
+    the rows since, which is enough for most sessions; the kept sum and the exact bytes since; a new count of everything.
     """
     known, more = known or _known(connection, whole, about), sum(adding.values())
     came, rows = connection.execute(whole.most_came, _since(about, known)).one()
@@ -234,7 +234,7 @@ def _since(about: int | str, known: Bytes) -> dict[str, Any]:
 
 
 def _count(connection: Connection, whole: _Whole, about: int | str, state: _State, *, is_locked: bool) -> int:
-    """What is stored, counted anew."""
+    """Count anew what is stored; if the session is locked, also keep the result."""
     whose = _whose(about)
     payloads, names, soonest = (
         connection.execute(query, whose).scalar() for query in (whole.payloads, whole.names, whole.soonest)
@@ -249,7 +249,7 @@ def _count(connection: Connection, whole: _Whole, about: int | str, state: _Stat
 def _keep(
     connection: Connection, whole: _Whole, about: int | str, state: _State, total: int, until: datetime | None
 ) -> None:
-    """Keep the sum of all, so far as nothing can come between."""
+    """Keep the sum up to row ids below which no row can still be inserted; the bytes of later rows are subtracted."""
     payload, name = whole.last(connection, about, state)
     came = connection.execute(whole.came, {**_whose(about), "payload": payload, "name": name}).scalar_one()
     kept = {"new_bytes": total - int(came), "new_payload": payload, "new_name": name, "new_until": until}
@@ -262,17 +262,17 @@ def _whose(about: int | str) -> dict[str, Any]:
 
 MOST_SINCE = 16
 _IN_FLIGHT = 64
-"""Rows of a tenant whose sums are not kept yet: of other conversations there may be lower ones to come."""
+"""Newest rows of a tenant that its kept sum leaves out: other conversations may still insert rows with lower ids."""
 _NOW: Any = bindparam("now")
 _PAYLOAD, _NAME = bindparam("payload", type_=BigInteger), bindparam("name", type_=BigInteger)
 _WHOSE: Any = bindparam("whose")
 _OF_ANY_KIND = text("kind IN ('source', 'exact')")
-"""All names: said so that the index of their age serves."""
+"""True for all names; it lets the database use the index over session, kind and row id."""
 _LIVE_HERE = ArtifactRow.session_id == _WHOSE, is_live(_NOW)
 
 
 def _new_to_session() -> Any:
-    """A payload that the session has had before is none that came."""
+    """Select the sizes of payloads after the kept sum, without those that an earlier artifact of the session has too."""
     new = select(ArtifactRow.blob_id).where(*_LIVE_HERE, ArtifactRow.id > _PAYLOAD)
     had = aliased(ArtifactRow)
     is_live_still = or_(had.expires_at.is_(None), had.expires_at > _NOW)
@@ -280,7 +280,7 @@ def _new_to_session() -> Any:
     return select(BlobRow.size_bytes).where(BlobRow.id.in_(new), ~before)
 
 
-# What came behind row ids: sizes, one of each row.
+# The sizes of rows after the given row ids, one result row for each.
 _NEW_TO_SESSION = _new_to_session()
 _PAYLOADS_OF_SESSION = (
     select(BlobRow.size_bytes)
@@ -293,25 +293,25 @@ _NAMES_OF_TENANT = select(NameRow.size_bytes).where(NameRow.tenant == _WHOSE, Na
 
 
 def _both(payloads: Any, names: Any) -> Any:
-    """The bytes of both."""
+    """Select the sum of the bytes of payloads and names."""
     of_payloads, of_names = (select(func.sum(sizes.subquery().c.size_bytes)) for sizes in (payloads, names))
     return select(func.coalesce(of_payloads.scalar_subquery(), 0) + func.coalesce(of_names.scalar_subquery(), 0))
 
 
 def _at_most(payloads: Any, names: Any) -> Any:
-    """The bytes of both, and their rows, whatever else is known of them."""
+    """Select the bytes and the number of all rows, without checking which of them still count: an upper bound."""
     each = union_all(payloads, names).subquery()
     return select(func.coalesce(func.sum(each.c.size_bytes), 0), func.count()).select_from(each)
 
 
 def _last_of_session(connection: Connection, whose: Any, state: _State) -> tuple[int, int]:
-    """All: what comes to a session comes under its lock."""
+    """Return the newest row ids: rows are added to a session only under its lock, so nothing is in flight."""
     payload, name = connection.execute(_LAST, {"whose": whose}).one()
     return payload, name
 
 
 def _last_of_tenant(connection: Connection, whose: Any, state: _State) -> tuple[int, int]:
-    """Not the newest, nor what is being written: conversations do not wait for each other."""
+    """Return row ids before the newest rows and before any blob still being written, because nothing locks a tenant."""
     about = {"whose": whose, "payload": state.kept.payload}
     writing = connection.execute(_WRITING, about).scalar()
     blob, name = connection.execute(_OLDER, about).one()
@@ -324,7 +324,7 @@ def _keep_of_session(connection: Connection, whose: Any, kept: Mapping[str, Any]
 
 
 def _keep_of_tenant(connection: Connection, whose: Any, kept: Mapping[str, Any]) -> None:
-    """Unless another conversation is at it, or this transaction could not see what others keep."""
+    """Keep the sum, unless another conversation is doing so, or this transaction could not see what others have kept."""
     if keeps_snapshot(connection):
         return
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
@@ -334,7 +334,7 @@ def _keep_of_tenant(connection: Connection, whose: Any, kept: Mapping[str, Any])
         connection.execute(_KEEP_OF_TENANT, {"whose": whose, **kept})
 
 
-# Built once: building takes longer than running what it builds.
+# Built once, because building a statement takes longer than running it.
 _DIGESTS = BlobRow.digest.in_(bindparam("adding", expanding=True))
 _THERE = select(func.sum(BlobRow.size_bytes)).where(
     BlobRow.tenant == bindparam("of_tenant"), BlobRow.published_at.is_not(None), _DIGESTS

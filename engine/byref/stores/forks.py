@@ -20,7 +20,7 @@ from byref.errors import StorageFailure
 _STARTED_IN = os.getpid()
 _LIBRARY = "obstore._obstore"
 _REGISTERS = ("obstore._store", "obstore.exceptions")
-"""Modules that the library puts into `sys.modules` as it is loaded."""
+"""Modules that the library puts into `sys.modules` when it is loaded; the copy must not replace the original ones."""
 
 
 def here(store: Any) -> tuple[Any, Any]:

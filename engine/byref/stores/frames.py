@@ -1,4 +1,4 @@
-"""Payloads cut into independently compressed frames, so that a part can be read without the rest."""
+"""Cut payloads into independently compressed frames, so that a part can be read without the rest."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import xxhash
 import zstandard
 
 FRAME_BYTES = 1 << 20
-"""Most of a frame, uncompressed: 1 MiB writes fastest in SQLite, and random reads stay in milliseconds."""
+"""Largest uncompressed size of a frame: with 1 MiB SQLite writes fastest, and a random read takes only milliseconds."""
 _LEVEL = 1
 _WORKERS = 2
 _ALONE = 2
-"""Frames up to which a payload is compressed here: to hand them over would take as long."""
+"""A payload of up to this many frames is compressed on the caller's thread: handing them to others would take as long."""
 _AHEAD = 6
-"""Frames compressed, or being so, before the first of them is asked for."""
+"""Number of frames whose compression begins before the first one is asked for; it bounds memory."""
 _AHEAD_WHOLE = 64
-"""The same of a payload that is in memory whole."""
+"""The same for a payload that is in memory as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +33,24 @@ class Frame:
     byte_offset: int
     first_line: int
     size_bytes: int
-    """Uncompressed."""
+    """Size before compression."""
     line_feeds: int
     codec: str
     data: bytes | memoryview | None
-    """None where an object has it, `object_bytes` long from `object_offset` on."""
+    """None if the bytes are part of an object: `object_bytes` bytes from `object_offset` on."""
     object_offset: int | None = None
     object_bytes: int | None = None
     checksum: bytes | None = None
-    """Of `data` at its place in a blob; None until it has one."""
+    """Checksum of `data` and its place in a blob; None until the frame is placed."""
 
     def placed(self, key: str) -> Frame:
-        """Return the frame as one of the blob with that key, with its checksum."""
+        """Return this frame with its checksum as a part of the blob with this key."""
         place = key, self.number, self.byte_offset, self.first_line, self.size_bytes, self.codec
         return replace(self, checksum=checksum(*place, self.data or b""))
 
 
 class Ahead:
-    """Frames that are compressed on other threads, some of them before they are asked for; `close` ends the threads."""
+    """An iterator of frames that other threads compress ahead of the caller; `close` ends the threads."""
 
     def __init__(self, spans: Iterator[_Span], count: int) -> None:
         self._spans = spans
@@ -72,20 +72,20 @@ class Ahead:
         return packed
 
     def close(self) -> None:
-        """Wait for what is being compressed, and begin nothing more."""
+        """Wait for the frames that are being compressed, and start no others."""
         self._pending.clear()
         self._pool.shutdown(cancel_futures=True)
 
 
 def compressing(data: bytes) -> Ahead:
-    """Begin to compress the frames of a payload, while the caller is busy otherwise."""
+    """Start to compress the frames of a payload in the background."""
     return Ahead(_spans([data]), _AHEAD_WHOLE)
 
 
 def cut(pieces: Iterable[bytes], *, compresses: bool = True) -> Generator[Frame, None, None]:
-    """Yield the frames of a payload that comes in pieces, in order; each ends with a line where one ends inside it.
+    """Yield the frames of a payload that comes in pieces, in order; a frame ends behind its last line feed, if it has one.
 
-    The cuts do not depend on the pieces. Frames are compressed on other threads, a few ahead.
+    How the payload is divided into pieces does not change the frames. Other threads compress a few frames ahead.
     """
     spans = _spans(pieces)
     if not compresses:
@@ -100,7 +100,7 @@ def cut(pieces: Iterable[bytes], *, compresses: bool = True) -> Generator[Frame,
 
 
 class _Span(NamedTuple):
-    """A part of some data that is to be a frame."""
+    """The part of some bytes that will become a frame."""
 
     data: bytes
     start: int
@@ -108,7 +108,7 @@ class _Span(NamedTuple):
 
 
 class _Packed(NamedTuple):
-    """A frame by itself."""
+    """A compressed frame before its place in the payload is known."""
 
     size_bytes: int
     line_feeds: int
@@ -125,12 +125,13 @@ def _framed(packed: Iterable[_Packed]) -> Iterator[Frame]:
 
 def _plain(span: _Span) -> _Packed:
     data, start, end = span
-    line_feeds = data.count(b"\n", start, end) if data.find(b"\n", start, end) >= 0 else 0  # finding none is faster
+    # If there is no line feed, `find` tells so faster than `count`.
+    line_feeds = data.count(b"\n", start, end) if data.find(b"\n", start, end) >= 0 else 0
     return _Packed(end - start, line_feeds, "none", memoryview(data)[start:end])
 
 
 def _spans(pieces: Iterable[bytes]) -> Iterator[_Span]:
-    """Yield what is to be the frames."""
+    """Yield the spans of the frames."""
     rest = b""
     for piece in pieces:
         data, start = rest + piece if rest else piece, 0
@@ -153,19 +154,23 @@ def _compressed(span: _Span) -> _Packed:
 def checksum(
     key: str, number: int, byte_offset: int, first_line: int, size_bytes: int, codec: str, data: bytes | memoryview
 ) -> bytes:
-    """Return XXH3 of what is stored of a frame, seeded with where it belongs: in another blob or place it is another.
+    """Return XXH3 of a frame's stored bytes, seeded with its place, so that a frame in a wrong place does not match.
 
-    It finds damage, and is no protection from who can write to the store. Of 10 MB that compress well it takes 0.1 ms.
+    The checksum detects damage, not manipulation by somebody who can write to the store. It takes 0.1 ms for 10 MB that
+    compress well.
     """
     place = f"{key} {number} {byte_offset} {first_line} {size_bytes} {codec}"
     return xxhash.xxh3_64_digest(data, seed=xxhash.xxh3_64_intdigest(place.encode()))
 
 
 def unpack(codec: str, data: bytes, size: int) -> bytes:
-    """Return a frame's bytes; ValueError if they are not `size` bytes, whatever was stored."""
+    """Return a frame's uncompressed bytes; ValueError if they are damaged or not exactly `size` bytes.
+
+    Never allocates more than `size` bytes for the content, even if the stored bytes are hostile.
+    """
     if codec == "zstd":
         try:
-            if zstandard.frame_content_size(data) not in (size, -1):  # so much is allocated, whatever is in it
+            if zstandard.frame_content_size(data) not in (size, -1):  # zstandard allocates the size in the header
                 raise ValueError("damaged frame: it says another size")
             data = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
         except zstandard.ZstdError as error:

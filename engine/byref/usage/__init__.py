@@ -1,4 +1,4 @@
-"""Token usage as providers report it, in one form: input and output inclusive, unknown is None."""
+"""Token usage of all providers in one form: input includes cached tokens, output includes reasoning, None is unknown."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from byref.usage.objects import find, is_name, plain, stream_of
 __all__ = ["MAX_EVENTS", "MAX_TOKENS", "Usage", "is_count", "normalise"]
 
 MAX_EVENTS = 500_000
-"""Of one stream: more than one for each token of the longest answer."""
+"""Events that are read of one stream; more than one per token of the longest answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one request to a model.
 
-    `input_tokens` includes cached ones, `output_tokens` includes reasoning; None is unknown, not zero.
+    `input_tokens` includes cached tokens, `output_tokens` includes reasoning. None means unknown, not zero.
     """
 
     input_tokens: int | None = None
@@ -30,17 +30,17 @@ class Usage:
     cache_write_tokens: int | None = None
     model: str | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """As the provider gave it, as JSON."""
+    """The usage as the provider gave it, as JSON values."""
     cache_write_1h_tokens: int | None = None
-    """Those of `cache_write_tokens` that are kept for an hour, which costs more."""
+    """The part of `cache_write_tokens` that is cached for an hour, which costs more."""
     requests: int = 1
-    """More than one where a framework gives the sum over a run."""
+    """Number of requests; more than one if a framework reports the sum over a run."""
 
     @property
     def context_tokens(self) -> int | None:
-        """What the next request carries at least: this one's input and output; None where the input is unknown.
+        """The fewest tokens that the next request can have: this one's input and output; None if the input is unknown.
 
-        A sum over several requests says nothing of the context, and is None too.
+        Also None for a sum over several requests, which says nothing about the size of the context.
         """
         if self.input_tokens is None or self.requests != 1:
             return None
@@ -50,16 +50,17 @@ class Usage:
 def normalise(usage: object) -> Usage:
     """Return the usage of one request in byref's form.
 
-    Takes usage objects and mappings of OpenAI (Chat, Responses), Anthropic, Gemini, Bedrock Converse, LangChain and
-    Pydantic AI, our own `Usage`, a response or event that carries one, and an iterable of the events of one stream.
+    Accepts usage objects and mappings of OpenAI (Chat, Responses), Anthropic, Gemini, Bedrock Converse, LangChain and
+    Pydantic AI, byref's own `Usage`, a response or event that carries one of them, and an iterable of the events of one
+    stream.
 
-    Anthropic and Bedrock count cached input apart, all others within the input. Of `input_tokens`, which both
-    Anthropic and OpenAI's Responses say, a known `input_tokens_details` (or `input_token_details`,
-    `cache_read_tokens`, `cache_write_tokens`) marks a count that includes the cached ones.
+    Anthropic and Bedrock do not include cached tokens in the input, all others do. Both Anthropic and OpenAI's Responses
+    call the input `input_tokens`: it is taken to include cached tokens if `input_tokens_details`, `input_token_details`,
+    `cache_read_tokens` or `cache_write_tokens` is present.
 
     Raises:
-        ConfigurationError: nothing here has token counts, a count is no count, or a stream has none, is longer than
-            `MAX_EVENTS` or is of several requests. What iterating over a stream raises is not caught.
+        ConfigurationError: the value has no token counts, a count is not a valid number, or a stream carries no usage, is
+            longer than `MAX_EVENTS` or belongs to several requests. Exceptions of a stream's iterator are not caught.
     """
     if isinstance(usage, Usage):
         _check(usage)
@@ -125,7 +126,7 @@ def _normal(fields: dict[str, Any], model: str | None) -> Usage:
 
 
 def _check(usage: Usage) -> None:
-    """Check what a caller may have set, and sums."""
+    """Check the fields of a usage: a caller may have set them, and sums may have grown too large."""
     for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens"):
         value = getattr(usage, name)
         if value is not None and not is_count(value):
@@ -139,12 +140,12 @@ def _check(usage: Usage) -> None:
 
 
 def _updated(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """What is newer, where it is known."""
+    """Return the old fields overwritten by the new ones that are known."""
     return old | {name: value for name, value in new.items() if value is not None or name not in old}
 
 
 def _added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The sums of counts, whatever else is newer."""
+    """Return the fields with counts added up; other fields are overwritten by the new ones."""
     added = _updated(old, new)
     for name, value in new.items():
         before = old.get(name)

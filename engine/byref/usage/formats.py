@@ -1,4 +1,4 @@
-"""Where each provider's counts stand in its usage, and how to read them."""
+"""Which fields of each provider's usage hold the token counts, and how to read them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from byref.errors import ConfigurationError, shown
 
 MAX_TOKENS = 10**15
-"""More in one request is a mistake, and sums of it would not fit a database's integers."""
+"""Largest accepted count: a larger one is surely a mistake, and sums of such counts would not fit a database's integers."""
 
 
 class Form(NamedTuple):
-    """Where a provider's counts stand: `a + b` is a sum of what is known, `a | b` is the first that is known."""
+    """Paths of the fields that hold a provider's counts: `a + b` adds those that are known, `a | b` takes the first known."""
 
     input: str
     output: str
@@ -20,7 +20,7 @@ class Form(NamedTuple):
     cache_write: str = ""
     cache_write_1h: str = ""
     cached_apart: bool = False
-    """Cached tokens are no part of `input`."""
+    """Whether `input` excludes cached tokens, so that they have to be added."""
 
 
 _CHAT = Form(
@@ -31,7 +31,7 @@ _CHAT = Form(
     "prompt_tokens_details.cache_write_tokens | prompt_tokens_details.cache_creation_tokens"
     " | cache_creation_input_tokens",
 )
-_RESPONSES = Form(  # and, by their own names: LangChain, OpenAI's Realtime API, Pydantic AI, byref
+_RESPONSES = Form(  # also the forms of LangChain, OpenAI's Realtime API, Pydantic AI and byref, with their field names
     "input_tokens",
     "output_tokens",
     "input_tokens_details.cached_tokens | input_token_details.cache_read | input_token_details.cached_tokens"
@@ -50,7 +50,7 @@ _ANTHROPIC = Form(
     cached_apart=True,
 )
 _BEDROCK = Form("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens", cached_apart=True)
-_GEMINI = Form(  # response_token_count is the Live API's
+_GEMINI = Form(  # response_token_count belongs to the Live API
     "prompt_token_count + tool_use_prompt_token_count",
     "candidates_token_count + response_token_count + thoughts_token_count",
     "cached_content_token_count",
@@ -70,11 +70,11 @@ def _names(*parts: str) -> frozenset[str]:
 
 
 MARKS = frozenset().union(*(_names(form.input, form.output) for form in _FORMS))
-"""Fields that make an object a usage."""
+"""Fields of which at least one makes an object a usage."""
 NAMES = tuple(
     sorted({"requests"}.union(name for form in _FORMS for name in re.findall("[A-Za-z0-9_]+", " ".join(form[:5]))))
 )
-"""Every field that is read, and every field inside one."""
+"""The names of all fields that are read, nested ones included."""
 
 
 def is_count(value: object) -> bool:
@@ -83,7 +83,10 @@ def is_count(value: object) -> bool:
 
 
 def form_of(fields: dict[str, Any]) -> Form:
-    """Return the form that fields with one of `MARKS` have; Anthropic's and OpenAI's is the same where none is cached."""
+    """Return the form of fields that include one of `MARKS`.
+
+    Anthropic's is the default: without any of `_INCLUSIVE_MARKS` no cached tokens are known that OpenAI would include.
+    """
     for form in (_GEMINI, _GEMINI_REST, _CHAT, _BEDROCK):
         if any(fields.get(name) is not None for name in _names(form.input, form.output)):
             return form
@@ -91,7 +94,7 @@ def form_of(fields: dict[str, Any]) -> Form:
 
 
 def total(fields: dict[str, Any], part: str) -> int | None:
-    """Return a part of a `Form` as a number, None where nothing of it is known."""
+    """Return the number that one expression of a `Form` stands for; None if none of its fields is known."""
     for choice in part.split(" | ") if part else ():
         known = [number for path in choice.split(" + ") if (number := count(fields, path)) is not None]
         if known:
@@ -100,7 +103,7 @@ def total(fields: dict[str, Any], part: str) -> int | None:
 
 
 def count(fields: dict[str, Any], path: str) -> int | None:
-    """Return the number at `path`, None where there is none; what is no number of tokens is a ConfigurationError."""
+    """Return the number at the dotted `path`, or None if there is none; ConfigurationError if it is no number of tokens."""
     value: Any = fields
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""Usage found in what a provider's SDK gives, read as plain data: responses and events, mappings and objects."""
+"""Find the usage in a response or event of a provider's SDK, a mapping or an object, and read it as plain data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from byref.usage.formats import MARKS, NAMES
 
 _MAX_FIELDS = 100
 _MAX_VALUES = 300
-"""In one field."""
+"""Limit of the values inside one field."""
 _MAX_DEPTH = 6
 _MAX_CHARS = 200
 _MAX_WRAPPERS = 4
@@ -24,31 +24,32 @@ _Read = TypeVar("_Read")
 
 _USAGE = ("usage", "usage_metadata", "usageMetadata")
 _WRAPPERS = ("response", "message", "metadata", "chunk", "event")
-"""Of events: OpenAI's Responses, Anthropic, Bedrock, the OpenAI SDK's stream helper, Strands."""
+"""Fields of events that hold the object with the usage, in this order: OpenAI's Responses, Anthropic, Bedrock, the OpenAI
+SDK's stream helper, Strands."""
 _MODEL = ("model", "model_name", "model_version", "modelVersion")
 _ID = ("id", "response_id", "responseId")
 
 
 class Found(NamedTuple):
-    """A usage as plain data, and whose it is."""
+    """A usage as plain data, and the model and response that it belongs to."""
 
     fields: dict[str, Any]
     model: str | None = None
     response_id: str | None = None
     is_part: bool = False
-    """LangChain's chunks carry what each one adds; all others what there is so far."""
+    """Whether counts are to be added up: each chunk of LangChain carries its own part, other events the total so far."""
 
 
 def stream_of(value: object) -> Iterable[object] | None:
-    """Return what may be iterated over as a stream's events, None of what is one object."""
-    # A pydantic model is iterable too: over its fields.
+    """Return the value if it is an iterable of a stream's events; None if it is a single object."""
+    # A pydantic model is iterable too, but iterates over its fields.
     if _is_pydantic(value) or isinstance(value, Mapping | str | bytes | bytearray | memoryview):
         return None
     return value if isinstance(value, Iterable) else None
 
 
 def _readable(read: Callable[[Any], _Read]) -> Callable[[Any], _Read]:
-    """The host's objects run their own code when they are read: what that raises is a ConfigurationError."""
+    """Turn exceptions into a ConfigurationError, because reading a host's objects runs their own code."""
 
     @wraps(read)
     def guarded(value: Any) -> _Read:
@@ -66,7 +67,7 @@ def _readable(read: Callable[[Any], _Read]) -> Callable[[Any], _Read]:
 
 @_readable
 def find(event: object) -> Found | None:
-    """Return the usage that a response or event carries, or that it is."""
+    """Return the usage that a response or event carries, or the object itself if it is one; else None."""
     view = event
     for _ in range(_MAX_WRAPPERS):
         get = _getter(view)
@@ -76,7 +77,7 @@ def find(event: object) -> Found | None:
                 is_part = name == "usage_metadata" and ("input_tokens" in fields or "output_tokens" in fields)
                 return Found(fields, _model(get), None if is_part else _text(get, _ID), is_part)
         if held:
-            return None  # there is a place for usage, and it is empty
+            return None  # the object has a field for usage, and it is empty: do not look further inside
         view = next((value for name in _WRAPPERS if not _is_scalar(value := get(name))), None)
         if view is None:
             break
@@ -92,12 +93,12 @@ def _model(get: _Getter) -> str | None:
 
 
 def _text(get: _Getter, names: tuple[str, ...]) -> str | None:
-    """The first of these that is a name."""
+    """Return the first of the named fields that holds a name."""
     return next((str(value) for name in names if is_name(value := get(name))), None)
 
 
 def _fields(usage: object) -> dict[str, Any]:
-    """A usage object's fields as JSON; empty if no token count is among them."""
+    """Return a usage object's fields as JSON values; empty if no token count is among them."""
     if _is_scalar(usage):
         return {}
     members = _members(usage)
@@ -118,10 +119,10 @@ _MISSING = object()
 
 
 def _getter(view: object) -> _Getter:
-    """How to read a field of a mapping or object; `_MISSING` where there is none."""
+    """Return a function that reads a field of a mapping or object, and returns `_MISSING` if there is none."""
     if isinstance(view, Mapping):
         read = view.get
-    elif _is_pydantic(view):  # its `getattr` is slow where there is nothing
+    elif _is_pydantic(view):  # `getattr` of a missing attribute is slow in a pydantic model
         read = _members(view).get
     else:
         read = partial(getattr, view)
@@ -146,7 +147,7 @@ def _members(value: object) -> Mapping[str, Any]:
 
 
 def _known(value: object) -> dict[str, Any]:
-    """What is read of an object with slots or properties."""
+    """Return the known fields of an object that has slots or properties instead of a `__dict__`."""
     get = _getter(value)
     return {name: found for name in NAMES if (found := get(name)) is not _MISSING}
 
@@ -166,7 +167,7 @@ def _is_scalar(value: object) -> bool:
 
 @_readable
 def plain(value: object) -> Any:
-    """Return any value as JSON, cut where it is deeper, longer or wider than usage is."""
+    """Return any value as JSON values, cut where it is deeper, longer or wider than any usage."""
     if not isinstance(value, Mapping):
         return _cut(value, _MAX_DEPTH, iter(range(_MAX_VALUES)))
     items = list(islice(value.items(), _MAX_FIELDS + 1))
