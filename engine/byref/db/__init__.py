@@ -1,6 +1,6 @@
-"""Our tables in a database: which revision it is at, and how it gets to the one that byref needs.
+"""The revision of byref's tables in a database: look it up, check it, change it.
 
-Alembic is imported only where something is migrated.
+Alembic is imported only by functions that migrate.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def verify(
     schema: str | None = None,
     blobs: BlobStore | None = None,
 ) -> list[Problem]:
-    """Every invariant of the data that does not hold, read-only: see `byref.db.integrity.examine`."""
+    """Return every violated invariant of the data; read-only: see `byref.db.integrity.examine`."""
     from byref.db import integrity
 
     return list(integrity.examine(url_or_engine, deep=deep, schema=schema, blobs=blobs).problems)
 
 
 def history() -> list[Revision]:
-    """Every revision there is, oldest first."""
+    """Return all revisions, oldest first."""
     from byref.db import migrate
 
     return migrate.history()

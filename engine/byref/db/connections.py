@@ -1,4 +1,4 @@
-"""Engines of our own, and how a transaction begins on any engine: ours or a host's."""
+"""Create byref's own SQLAlchemy engines, and begin transactions on any engine: byref's own or a host's."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from byref.errors import ConfigurationError
 from byref.stores.paths import make_file
 
 BUSY_SECONDS = 30
-"""How long a SQLite connection waits for another's write lock."""
+"""How long a SQLite connection waits for the write lock of another."""
 
 EAGER_SECONDS = 0.25
 EAGER_PAUSE = 0.001, 0.003
-"""For so many seconds the write lock is asked for every few milliseconds, then by SQLite's own waiting, which asks less and less
-often: of those that wait long there may be many, and they are not to keep processors busy."""
+"""For the first `EAGER_SECONDS` a writer asks for SQLite's lock every few milliseconds (`EAGER_PAUSE`). Then it waits as SQLite
+does, which asks less and less often: there may be many long waiters, and they must not keep the processors busy."""
 
 CONNECT_SECONDS = 10
-"""How long a connection to PostgreSQL may take, where the URL says nothing: libpq would wait for ever."""
+"""Time limit for connecting to PostgreSQL, unless the URL sets one: libpq would wait for ever."""
 
 KEEPALIVES = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
-"""A server that is gone without a word is noticed within 30 seconds, where the URL says nothing: TCP's own defaults wait
-for two hours, or 15 minutes once something was sent. The first two in seconds, the last in milliseconds."""
+"""TCP settings with which a silently vanished server is noticed within 30 seconds, unless the URL sets others. TCP's defaults
+take two hours, or 15 minutes once something was sent. `tcp_user_timeout` is in milliseconds, the others are in seconds."""
 
 
 _NO_URL = (
@@ -47,7 +47,7 @@ _NO_URL = (
 
 @contextmanager
 def engine_of(url_or_engine: str | URL | Engine) -> Iterator[Engine]:
-    """The engine given, or one made from the URL and disposed of afterwards."""
+    """Yield the given engine, or one made from the URL, which is disposed of afterwards."""
     if isinstance(url_or_engine, Engine):
         yield accepted(url_or_engine)
         return
@@ -59,7 +59,7 @@ def engine_of(url_or_engine: str | URL | Engine) -> Iterator[Engine]:
 
 
 def accepted(engine: object) -> Engine:
-    """A host's engine, or a ConfigurationError that says why byref cannot work with it."""
+    """Return a host's engine; ConfigurationError, which says why, if byref cannot work with it."""
     if not isinstance(engine, Engine):
         raise ConfigurationError(f"a database URL or a sqlalchemy Engine was expected, not {type(engine).__name__}")
     if engine.dialect.name not in ("sqlite", "postgresql"):
@@ -76,9 +76,9 @@ def accepted(engine: object) -> Engine:
 
 
 def make_engine(url: str | URL, *, full: bool = False) -> Engine:
-    """An engine of our own on SQLite or PostgreSQL; nothing is opened yet. `full`: each commit waits for the disk.
+    """Return a new engine for SQLite or PostgreSQL that has not connected yet. With `full`, each commit waits for the disk.
 
-    A relative path is made absolute, for the process may change its folder while the pool opens more connections.
+    A relative path is made absolute, because the process may change its folder before the pool opens more connections.
 
     Raises:
         ConfigurationError: no such kind of database, no driver for it, or no place for its file.
@@ -94,29 +94,29 @@ def make_engine(url: str | URL, *, full: bool = False) -> Engine:
 
 
 def is_memory(url: URL) -> bool:
-    """True for a SQLite database without a file."""
+    """Tell whether a URL is that of a SQLite database in memory."""
     return url.get_backend_name() == "sqlite" and (
         ":memory:" in (url.database or ":memory:") or url.query.get("mode") == "memory"
     )
 
 
 def sqlite_path(url: URL) -> Path | None:
-    """The file behind a URL, or None: in memory, `uri=true`, or no SQLite."""
+    """Return the path of a SQLite database's file; None if it is in memory, has `uri=true`, or is no SQLite database."""
     if url.get_backend_name() != "sqlite" or is_memory(url) or "uri" in url.query or url.database is None:
         return None
     return Path(url.database).absolute()
 
 
 Purpose = Literal["write", "read", "ask"]
-"""What a connection is for: to write, to read by any number of statements that see one moment, or by one."""
+"""What a connection is for: `write`; `read` with several statements that see the same snapshot; `ask` with one statement."""
 
 
 @contextmanager
 def transaction(engine: Engine, purpose: Purpose, *, foreign_keys: bool = True) -> Iterator[Connection]:
-    """A connection on which a transaction has begun, unless it is for one statement; rolled back unless committed inside.
+    """Yield a connection with an open transaction (none for `ask`), which is rolled back unless it is committed inside.
 
-    On SQLite a write begins IMMEDIATE, so that it waits for its turn before it reads anything, and a host's connection
-    gets its own `foreign_keys` setting back.
+    On SQLite a write transaction begins with BEGIN IMMEDIATE, so that it waits for the lock before it reads anything; a
+    host's connection gets its own `foreign_keys` setting back at the end.
     """
     if isinstance(engine.pool, StaticPool):
         _see_that_it_is_free(engine.pool)
@@ -130,15 +130,16 @@ def transaction(engine: Engine, purpose: Purpose, *, foreign_keys: bool = True) 
 
 
 def sync(connection: Connection) -> None:
-    """Have the disk hold what was committed before this transaction, ahead of what is not to outlive it there.
+    """Flush all commits before this transaction to the disk; call it before an irreversible step that depends on them.
 
-    SQLite with `synchronous = NORMAL` writes a commit to its log, and waits for the disk at the next checkpoint only.
+    It is needed on SQLite with `synchronous = NORMAL`, which writes a commit to its log, but waits for the disk only at the
+    next checkpoint.
     """
     if connection.dialect.name != "sqlite" or connection.exec_driver_sql("PRAGMA synchronous").scalar_one() > _NORMAL:
         return
     for _, name, path in connection.exec_driver_sql("PRAGMA database_list"):
         if name == "main" and path:
-            with suppress(FileNotFoundError):  # there is no log: all is in the file, or the journal is another
+            with suppress(FileNotFoundError):  # no log: everything is in the file, or the journal mode is not WAL
                 log = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     os.fsync(log)
@@ -147,15 +148,15 @@ def sync(connection: Connection) -> None:
 
 
 _NORMAL = 1
-"""`PRAGMA synchronous`."""
+"""The value of `PRAGMA synchronous` for NORMAL."""
 _OURS = "byref"
-"""Says of a connection to SQLite that it is ours: it enforces foreign keys wherever nothing else is asked for."""
+"""Key in a connection's `info` that marks byref's own SQLite connections, which always enforce foreign keys."""
 
 
 def _see_that_it_is_free(pool: Any) -> None:
-    """Raise ConfigurationError where somebody's transaction is open on the only connection of a pool.
+    """Raise ConfigurationError if somebody's transaction is open on the only connection of a pool.
 
-    The pool is asked, not a connection taken from it: giving that back would roll the other's transaction back.
+    This looks into the pool instead of checking a connection out, because returning that would roll back the transaction.
     """
     driver = pool.connection.driver_connection
     if getattr(driver, "in_transaction", False) and getattr(driver, "autocommit", None) is not False:
@@ -169,9 +170,9 @@ def _see_that_it_is_free(pool: Any) -> None:
 def _begun_on_sqlite(connection: Connection, purpose: Purpose, *, foreign_keys: bool) -> Iterator[None]:
     driver: Any = connection.connection.driver_connection
     begun = connection.begin()
-    if driver.in_transaction:  # a driver with autocommit=False, or a host's listener, has said BEGIN already
+    if driver.in_transaction:  # a driver with autocommit=False, or a host's listener, has already sent BEGIN
         connection.exec_driver_sql("ROLLBACK")
-    # What only reads heeds no keys, and on our own engines they are enforced.
+    # Reads do not depend on the setting, and byref's own connections enforce keys: only a host's writer is asked.
     is_known = purpose != "write" or _OURS in connection.info
     enforced = is_known or bool(connection.exec_driver_sql("PRAGMA foreign_keys").scalar_one())
     if enforced != foreign_keys:
@@ -185,7 +186,8 @@ def _begun_on_sqlite(connection: Connection, purpose: Purpose, *, foreign_keys: 
     finally:
         begun.close()
         if enforced != foreign_keys:
-            always_in_one = driver.in_transaction  # autocommit=False: and there the PRAGMA would do nothing
+            # With autocommit=False a transaction is always open, and inside one the PRAGMA has no effect.
+            always_in_one = driver.in_transaction
             if always_in_one:
                 driver.execute("ROLLBACK")
             driver.execute(f"PRAGMA foreign_keys = {enforced:d}")
@@ -194,11 +196,11 @@ def _begun_on_sqlite(connection: Connection, purpose: Purpose, *, foreign_keys: 
 
 
 def _begin_to_write(connection: Connection, driver: Any) -> None:
-    """Begin a write transaction, waiting for the lock: at first by asking every few milliseconds, then as SQLite does.
+    """Begin a write transaction: first ask for the lock every few milliseconds, then wait as SQLite does.
 
-    SQLite's own waiting asks less and less often. It would miss the pauses, of 10 ms, that a long deletion makes between its
-    steps for others to write in. While we ask ourselves SQLite must not wait at all, so its `busy_timeout` is 0 meanwhile; a
-    host's connection gets its own setting back.
+    SQLite's own waiting asks less and less often, and would miss the pauses of 10 ms that a long deletion makes between its
+    steps so that others can write. While this function asks, SQLite must not wait itself, so its `busy_timeout` is 0; then
+    the connection gets its previous setting back.
     """
     patience = driver.execute("PRAGMA busy_timeout").fetchone()[0] / 1_000
     until = time.monotonic() + min(EAGER_SECONDS, patience)
@@ -219,7 +221,7 @@ def _begin_to_write(connection: Connection, driver: Any) -> None:
 
 @contextmanager
 def _binary_results(connection: Connection) -> Iterator[None]:
-    """Bytes come from psycopg as bytes, not as hexadecimal text: 3-5 times faster. A host's connection is set back."""
+    """Let psycopg fetch bytes in binary instead of hexadecimal form, which is 3 to 5 times faster; undone at the end."""
     driver: Any = connection.connection.driver_connection
     if connection.dialect.driver != "psycopg":
         yield
@@ -244,12 +246,12 @@ def _binary_cursor() -> type[Any]:
 
 
 def parsed(url: str | URL) -> URL:
-    """A URL whose driver is one that byref knows; what is wrong with it is said without its password."""
+    """Return a URL with the driver that byref uses; ConfigurationError, without the URL's text, if it is malformed."""
     try:
         found = make_url(url.strip() if isinstance(url, str) else url)
         is_sound = found.get_backend_name() == "sqlite" or _is_read_as_meant(found, str(url))
     except (ArgumentError, ValueError):
-        is_sound = False  # neither the error nor its cause is told: both quote the text, password included
+        is_sound = False  # the error is dropped, because it quotes the URL with its password
     if not is_sound:
         raise ConfigurationError(_NO_URL) from None
     name = found.drivername.lower()
@@ -257,7 +259,7 @@ def parsed(url: str | URL) -> URL:
 
 
 def _is_read_as_meant(url: URL, text: str) -> bool:
-    """Tell whether a password can have gone nowhere else: with an `@` or a `/` of its own it would be host or database."""
+    """Tell whether no part of a password can have been parsed as host or database, as with an unencoded `@` or `/` in it."""
     rest = text.partition("://")[2].partition("?")[0]
     named = (url.username or "").count("@") + (url.username is not None or url.password is not None)
     return not re.search(r"[@=\s]", url.host or "") and rest.count("@") <= named
@@ -291,14 +293,15 @@ def _sqlite(url: URL, *, full: bool) -> Engine:
         if "timeout" not in url.query:
             arguments["timeout"] = BUSY_SECONDS
         engine = _create(url, connect_args=arguments, max_overflow=-1, pool_reset_on_return=None)
-        if path is not None:  # what SQLite puts beside it gets the file's mode
+        # byref makes the file itself, for its owner only: SQLite copies the file's mode to those that it puts beside it.
+        if path is not None:
             event.listen(engine, "do_connect", lambda *_: make_file(path))
     event.listen(engine, "connect", partial(_prepare_sqlite, "FULL" if full else "NORMAL"))
     return engine
 
 
 def _path_of_uri(url: URL) -> Path | None:
-    """The file that a URL with `uri=true` names, if SQLite would make it."""
+    """Return the file that a URL with `uri=true` names, if SQLite would create it; else None."""
     name = url.database or ""
     if "uri" not in url.query or not name.startswith("file:") or url.query.get("mode", "rwc") != "rwc":
         return None
@@ -318,7 +321,7 @@ def _see_that_it_can_be_opened(path: Path) -> None:
 
 
 def _prepare_sqlite(synchronous: str, driver: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
-    """Foreign keys, and for a file: WAL, which outlives the connection, and auto-vacuum while it is still empty."""
+    """Set up a new SQLite connection: foreign keys, WAL (kept in the file), and auto-vacuum, while the file is still empty."""
     driver.execute("PRAGMA foreign_keys = ON")
     record.info[_OURS] = True
     driver.execute(f"PRAGMA synchronous = {synchronous}")
@@ -330,7 +333,7 @@ def _prepare_sqlite(synchronous: str, driver: sqlite3.Connection, record: Connec
             driver.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            # Changing the journal's mode does not wait for other connections as everything else does.
+            # SQLite does not wait for other connections when the journal mode changes, so this loop does.
             code = error.sqlite_errorcode & 0xFF
             if code == sqlite3.SQLITE_READONLY:
                 return
@@ -340,12 +343,13 @@ def _prepare_sqlite(synchronous: str, driver: sqlite3.Connection, record: Connec
 
 
 def _postgresql(url: URL) -> Engine:
-    # No ping before use: the retry in `Database` notices a dropped connection at the cost of no round trip.
+    # No ping before use: `Database` retries after a dropped connection, which costs no round trip.
     arguments: dict[str, Any] = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS}
     options: dict[str, Any] = {"pool_use_lifo": True, "pool_recycle": 1800}
     if url.drivername == "postgresql+psycopg":
         options["use_native_hstore"] = False
-        # A pooler (PgBouncer) gives each transaction another backend, on which a name may be another's statement.
+        # No prepared statements: a pooler (PgBouncer) gives each transaction another backend, on which the same name may
+        # belong to another client's statement.
         arguments["prepare_threshold"] = None
         arguments |= {name: value for name, value in KEEPALIVES.items() if name not in url.query}
     engine = _create(url, connect_args=arguments, **options)

@@ -45,20 +45,20 @@ _WAIT_FOR_DISK = text(
 )
 
 ATTEMPTS = 8
-"""How often a unit of work is begun before its failure is raised."""
+"""Number of attempts at a unit of work before its failure is raised."""
 
 RACES = 4
-"""How often work is tried that a constraint refused: another process may have made the same at the same moment."""
+"""Number of attempts at work that a constraint refused: another process may have inserted the same at the same moment."""
 
 FIRST_PAUSE = 0.02
 """Seconds before the second attempt, doubled before each further one; up to as much is added at random."""
 
 RETRY_SECONDS = 30.0
-"""After this long no further attempt is begun: a wait for a lock may take as long by itself."""
+"""Time after which no further attempt begins; a single wait for a lock may take as long."""
 
 PATIENCE_SECONDS = 5.0
-"""For so long a server that takes no connections, or no writes, is asked again: it may be restarting, or another one may take
-over. After that work fails at once, until the server is back: no turn of a conversation waits for a server that is down."""
+"""How long a server that accepts no connections, or no writes, is retried: it may be restarting, or another one may be taking
+over. After that, work fails at once until the server is back, so that no turn of a conversation waits for a dead server."""
 
 logger = logging.getLogger("byref")
 
@@ -66,8 +66,8 @@ logger = logging.getLogger("byref")
 class Database:
     """A database that many threads and processes write to at once.
 
-    Takes a URL, or a host's own Engine, of which only the pool is used: its settings and events stay as they are.
-    `schema` (PostgreSQL) is where the tables live.
+    It is made from a URL, or from a host's own Engine, whose settings and events stay as they are. `schema` (PostgreSQL
+    only) is the schema that contains the tables.
     """
 
     def __init__(
@@ -91,21 +91,22 @@ class Database:
         self._waits_for_disk = durability == "full" and self.dialect == "postgresql"
         self._reader = self._writer = self._asker = self._engine
         if self.dialect == "postgresql":
-            # A read sees one moment, as it does on SQLite; a write sees what the lock it waited for was guarding.
-            # SQLAlchemy gives a connection its isolation level back, but not its read_only: that is for our own only.
+            # A read sees one snapshot, as on SQLite. A write waits for locks, and must then see what their last holders
+            # committed. SQLAlchemy resets a connection's isolation level, but not its read_only: so that is never set on a
+            # host's connection.
             read_only = {"postgresql_readonly": True} if self._is_ours else {}
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ", **read_only, **mapped)
             self._writer = self._engine.execution_options(isolation_level="READ COMMITTED", **mapped)
             self._asker = self._engine.execution_options(isolation_level="AUTOCOMMIT", **mapped)
         self._shares_connection = isinstance(self._engine.pool, StaticPool)
         self._away_since: dict[bool, float] = {}
-        """Since when the server takes no writes (True), or no connections for reads (False)."""
+        """Since when the server has accepted no writes (key True), or no connections for reads (key False)."""
         self._reset_locks()
         _databases.add(self)
 
     @property
     def url(self) -> str:
-        """The database's URL as it may be printed: without its password."""
+        """The database's URL without its password, safe to print."""
         return safe(self._engine.url)
 
     @property
@@ -115,15 +116,15 @@ class Database:
 
     @property
     def takes_threads(self) -> bool:
-        """Whether threads of byref's own may use it: not where it has one connection, which is a host's."""
+        """Whether byref's own threads may use the database: not if a host's engine has only one connection."""
         return self._is_ours or not self._shares_connection
 
     def prepare(self, create: bool | None = None) -> None:
-        """See that the tables are there, at the revision that this byref needs.
+        """Make sure that the tables exist, at the revision that this byref needs.
 
-        `create=None` makes them in a SQLite database that is new or empty, and only checks any other; True migrates
-        whatever there is; False only checks. A database that a newer byref has migrated is left as it is, and works where
-        that byref says so, which is logged.
+        `create=None` creates them in a new or empty SQLite database, and only checks any other; True creates or migrates
+        them; False only checks. A database that a newer byref has migrated is left as it is; it is accepted, with a warning
+        in the log, if the newer byref declared it compatible with this one.
 
         Raises:
             SchemaMismatch: the database is at a revision that this byref does not work with; the text names the cure.
@@ -145,10 +146,9 @@ class Database:
         require(found, self._engine.url, self.schema)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """Run work in one write transaction and commit it; on a transient failure run it again from the start.
+        """Run work in one write transaction and commit it; on a transient failure, run it again from the start.
 
-        So work may run several times: it keeps nothing from a run that did not return, and uses only the connection
-        it is given.
+        So work may run several times: it must keep nothing from a run that failed, and use only the given connection.
 
         Raises:
             StorageFailure: the database failed. Where the connection was lost during COMMIT, nobody knows whether the
@@ -158,13 +158,13 @@ class Database:
         return self._run(work, self._writer, "write")
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """Run work in one read-only transaction, which sees one moment of the database; retried as `write` is."""
+        """Run work in one read-only transaction, which sees one snapshot of the database; retried as `write` is."""
         return self._run(work, self._reader, "read")
 
     def ask(self, work: Callable[[Connection], T]) -> T:
-        """Run work of one statement that reads: a statement sees one moment by itself, so that no transaction has to begin.
+        """Run work that consists of one reading statement; retried as `write` is.
 
-        Retried as `write` is.
+        A single statement sees one snapshot anyway, so no transaction is begun, which spares its round trips.
         """
         return self._run(work, self._asker, "ask")
 
@@ -172,13 +172,13 @@ class Database:
     def joined(self, host: Session | scoped_session[Any] | Connection) -> Iterator[Connection]:
         """Work inside a host's transaction, in a SAVEPOINT: an error undoes the work and leaves the host's own alone.
 
-        Nothing is retried and nothing is committed: both are the host's to do. With an AsyncSession, call it in
+        Nothing is retried and nothing is committed: both are up to the host. With an AsyncSession, call this inside
         `run_sync`. Until the block ends, nothing else may be done through this Database in the same task.
 
         Raises:
             TransactionConflict: the host's transaction lost to a concurrent one.
             StorageFailure: the database failed; the host's transaction goes on unless the connection is lost.
-            ConfigurationError: there is no transaction, for the connection commits every statement by itself.
+            ConfigurationError: the connection is in autocommit mode, so there is no transaction to join.
         """
         connection = _connection_of(host)
         before = connection.get_execution_options().get("schema_translate_map")
@@ -194,9 +194,9 @@ class Database:
                     connection.execution_options(schema_translate_map=before)
 
     def shrink(self, pages: int) -> bool:
-        """Give back at most so many free pages of a SQLite file, and tell whether there are more.
+        """Return at most `pages` free pages of a SQLite file to the file system, and tell whether there are more.
 
-        A file that was not made by byref may have no auto-vacuum: it keeps its free pages.
+        A file that byref did not create may have no auto-vacuum; it keeps its free pages.
         """
         if self.dialect != "sqlite" or self._shares_connection:
             return False
@@ -213,7 +213,7 @@ class Database:
             return 0 < left < free
 
     def close(self) -> None:
-        """Close the connections, if they are ours; done anyway once the Database is collected."""
+        """Close byref's own connections, never a host's; also happens when the Database is garbage-collected."""
         if self._is_ours:
             self._engine.dispose()
 
@@ -242,7 +242,7 @@ class Database:
                 attempt += 1
 
     def _may_pass(self, error: DBAPIError, write: bool, begun: float) -> bool:
-        """Tell whether the same work may succeed soon; `begun` is when the attempt that failed was."""
+        """Tell whether the same work may succeed soon; `begun` is the time at which the failed attempt began."""
         if not is_away(error):
             return is_transient(error)
         return time.monotonic() - self._away_since.setdefault(write, begun) < PATIENCE_SECONDS
@@ -257,7 +257,7 @@ class Database:
             raise storage_failure(error, self._engine.url, note) from driver_error(error)
 
     def _working(self, work: Callable[[], T]) -> T:
-        """Run work that opens its own connection, when its turn comes."""
+        """Run work that opens its own connection, after waiting for its turn to write."""
         with self._alone(), self._turn(True):
             return work()
 
@@ -279,10 +279,10 @@ class Database:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Refuse a unit of work inside another one: it would wait for that one for ever, or not see what it wrote.
+        """Refuse a unit of work inside another one: it would wait for the outer one for ever, or not see what that wrote.
 
-        Open units are noted in a context variable, which tasks and threads copy. So a unit counts only while it is open
-        (`of` is set) and on the thread that began it: a copy that outlives it, or that another thread got, is in nobody's way.
+        Open units are noted in a context variable, which new tasks and threads copy. So a unit counts only while it is open
+        (`of` is set) and only on the thread that began it: stale copies, and copies in other threads, block nobody.
         """
         outer, thread = tuple(unit for unit in _working.get() if unit.of is not None), threading.get_ident()
         if any(unit.of is self._guard and unit.thread == thread for unit in outer):
@@ -307,7 +307,7 @@ class Database:
             raise storage_failure(error, self._engine.url) from driver_error(error)
 
     def _is_empty(self) -> bool:
-        """True for a SQLite database without a table: another process may be about to make ours."""
+        """Tell whether a SQLite database has no table yet; another process may be about to create byref's."""
         path = sqlite_path(self._engine.url)
         if path is not None and not path.exists():
             return True
@@ -325,9 +325,9 @@ class Database:
         self._guard = object()
 
     def _after_fork(self) -> None:
-        """Leave the parent's connections alone: a child that used them, or closed them, would break them for the parent.
+        """Abandon the parent's connections in a forked child: using or closing them would break them for the parent.
 
-        The pool is kept though nobody uses it: collecting it would close its connections.
+        The old pool is kept alive although nobody uses it, because collecting it would close its connections.
         """
         self._reset_locks()
         if not self._shares_connection:
@@ -336,7 +336,9 @@ class Database:
 
 
 def retried(write: Callable[[Callable[[Connection], T]], T], work: Callable[[Connection], T], races: int = RACES) -> T:
-    """Run work by `write`; again where another process has made what it makes, or begun to use what it deletes.
+    """Run work by `write`, and run it again if a constraint refused it, at most `races` times in all.
+
+    A constraint refuses when another process has just inserted the same row, or begun to use a row that the work deletes.
 
     Raises:
         StorageFailure: a constraint refused the work each time. The text has neither the statement nor its values.
@@ -354,17 +356,17 @@ def retried(write: Callable[[Callable[[Connection], T]], T], work: Callable[[Con
 
 @dataclass(slots=True, eq=False)
 class _Unit:
-    """A unit of work. Contexts are copied to tasks and threads: whoever has a copy of this one sees when it is closed."""
+    """An open unit of work. It is mutable so that all copies of a context, in tasks and threads, see when it is closed."""
 
     of: object | None
-    """Its database's `_guard`; None once it is closed."""
+    """The `_guard` of its database; None once the unit is closed."""
     thread: int
 
 
 _working: ContextVar[tuple[_Unit, ...]] = ContextVar("byref_working", default=())
 _databases: WeakSet[Database] = WeakSet()
 _abandoned: list[object] = []
-"""Pools of a parent process: kept, because collecting them would close what they hold."""
+"""Pools of a parent process, kept alive because collecting them would close their connections."""
 
 
 def _after_fork() -> None:
@@ -401,7 +403,7 @@ def keeps_snapshot(connection: Connection) -> bool:
 
 @contextmanager
 def _conflicts(connection: Connection) -> Iterator[None]:
-    """Raise TransactionConflict where only the host's whole transaction, begun anew, can succeed."""
+    """Raise TransactionConflict if the work can succeed only when the host repeats its whole transaction."""
     try:
         yield
     except DBAPIError as error:
@@ -428,5 +430,6 @@ def _see_that_a_transaction_is_open(connection: Connection) -> None:
             "give one with another isolation level, or none"
         )
     if connection.dialect.name == "sqlite":
-        # Python's driver begins at the first INSERT only: our SAVEPOINT would be the transaction, and releasing it COMMIT.
+        # Python's driver begins a transaction only at the first INSERT: without this BEGIN our SAVEPOINT would be the
+        # transaction, and releasing it would commit.
         connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,12 +1,12 @@
-"""Objects that nothing refers to any more: deleted from their store after the transaction that deleted their blob.
+"""Delete objects that nothing refers to any more, after the transaction that deleted their blobs.
 
-A transaction can be rolled back, and a deletion from a store cannot; and the store may be out of reach. So the transaction
-that deletes a blob only notes its object (`DiscardRow`). Afterwards the object is deleted, then the note: a crash in between
-leaves a note for an object that is gone, which is no error.
+A transaction can be rolled back, but a deletion from a store cannot; and the store may be unreachable. So the transaction
+that deletes a blob only notes its object (`DiscardRow`). Afterwards the object is deleted, and then the note: a crash in
+between leaves a note for a missing object, which is no error.
 
-Before an object is deleted the disk has to hold the commit that noted it (`sync`). SQLite may lose its last commits in a
-power cut, and a blob that comes back then still has its object. What a power cut leaves are objects without a row, never rows
-without their object.
+Before an object is deleted, the commit that noted it is flushed to the disk (`sync`): SQLite may lose its last commits in a
+power cut, and a blob that comes back in this way must still have its object. So a power cut can leave objects without a row,
+but never a row without its object.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def empty(transact: Transact, objects: BlobStore | None) -> int:
 
 
 def try_to_delete(transact: Transact, objects: BlobStore, key: str) -> None:
-    """Delete one object that nothing has referred to, with its note if it has one; what fails is left to the next sweep,
-    and so is all while the store is away: its write may have failed just now, and a turn waits for one time-out only.
+    """Delete one object that nothing has ever referred to, and its note if it has one; a failure is left to the next sweep.
 
-    Unlike `empty` this may run inside a transaction that is rolled back: what that noted it leaves alone.
+    If the store has just failed, nothing is tried: a turn of a conversation should wait for one time-out only. Unlike
+    `empty` this may run inside a transaction that is rolled back, because it ignores the notes of that transaction.
     """
     if isinstance(objects, Guarded) and objects.is_away:
         return
@@ -64,7 +64,7 @@ def try_to_delete(transact: Transact, objects: BlobStore, key: str) -> None:
 
 
 def try_to_empty(transact: Transact, objects: BlobStore | None) -> None:
-    """As `empty`; what cannot be deleted now is left to the next sweep."""
+    """Do what `empty` does, but leave failures to the next sweep."""
     if isinstance(objects, Guarded) and objects.is_away:
         return
     try:
@@ -74,22 +74,23 @@ def try_to_empty(transact: Transact, objects: BlobStore | None) -> None:
 
 
 def delete_drafts(objects: BlobStore | None, grace: timedelta = NO_GRACE, *, tenant: str | None = None) -> None:
-    """Remove what killed writes have left in a store and is older than `grace`; `tenant`: only what is its own."""
+    """Remove drafts that killed writers have left in a store and that are older than `grace`; `tenant` limits it to one."""
     if isinstance(objects, KeepsDrafts):
         folder = None if tenant is None else folder_of(tenant)
         objects.take_drafts(older_than=datetime.now(UTC) - grace, folder=folder)
 
 
 def drafts(objects: BlobStore | None, grace: timedelta) -> Iterator[str]:
-    """Yield a name of each that `delete_drafts` removes."""
+    """Yield the names of the drafts that `delete_drafts` would remove."""
     if isinstance(objects, KeepsDrafts):
         yield from objects.drafts(older_than=datetime.now(UTC) - grace)
 
 
 def delete_strays(transact: Transact, objects: BlobStore | None, grace: timedelta) -> int:
-    """Delete the objects of a store that SQL does not know and that are older than `grace`; return how many.
+    """Delete the objects that are older than `grace` and have no row in SQL; return how many.
 
-    A blob's row is there before its object: what is listed first and asked for in SQL then has no row to come.
+    The store is listed first, then SQL is asked: a blob's row is committed before its object is written, so an object that
+    was listed and has no row will never get one.
     """
     gone = 0
     found = strays(transact, objects, grace)
@@ -100,7 +101,7 @@ def delete_strays(transact: Transact, objects: BlobStore | None, grace: timedelt
 
 
 def strays(transact: Transact, objects: BlobStore | None, grace: timedelta) -> Iterator[str]:
-    """Yield the keys of the objects that `delete_strays` deletes."""
+    """Yield the keys of the objects that `delete_strays` would delete."""
     if objects is None:
         return
     listed = objects.keys(older_than=datetime.now(UTC) - grace)

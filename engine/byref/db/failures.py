@@ -1,4 +1,4 @@
-"""What a database's failure means: worth another try, or an error whose text says what to do."""
+"""Classify a database's failures: worth another try, or an error for the host whose text says what to do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONFLICTS = frozenset({"40001", "40P01"})
 """Serialization failure and deadlock: only the whole transaction can be tried again."""
 
 _READ_ONLY = frozenset({"25006", "0A000"})
-"""A write on a server that only reads, and on a standby the BEGIN of a transaction that is to write."""
+"""A write on a read-only server; and, on a standby, the BEGIN of a transaction that is not read-only."""
 
 _UNIQUE = "23505"
 
@@ -49,13 +49,13 @@ _SHOWN = frozenset(
         "nolock",
     ]
 )
-"""Of a URL's query: whatever else it has may be a secret."""
+"""Parameters of a URL's query that may be printed; any other may be a secret."""
 
 WORDS_CHARS = 2_000
-"""Of what a driver says."""
+"""Characters of a driver's message that are kept."""
 
 _LONG_SECRET = 8
-"""Characters from which a secret is hardly a part of an ordinary word."""
+"""Length from which on a secret is hardly ever a part of an ordinary word."""
 
 _SQLITE_CURES = {
     sqlite3.SQLITE_BUSY: "another process held the write lock too long; try again",
@@ -69,7 +69,7 @@ _SQLITE_CURES = {
 
 
 def is_transient(error: DBAPIError) -> bool:
-    """True where the same work may well succeed in a new transaction: locked, deadlocked, or a dropped connection."""
+    """Tell whether the same work may well succeed in a new transaction: after a lock, a deadlock, a dropped connection."""
     if error.connection_invalidated:
         return True
     code = _sqlite_code(error.orig)
@@ -79,23 +79,24 @@ def is_transient(error: DBAPIError) -> bool:
 
 
 def is_read_only(error: BaseException | None) -> bool:
-    """True where a server may not be written to, as a standby, or what was the primary before another took over."""
+    """Tell whether a server accepts no writes: it is a standby, or was the primary before another server took over."""
     return _sqlstate(error) in _READ_ONLY
 
 
 def is_away(error: DBAPIError) -> bool:
-    """True where a server takes no connections, for it is stopped, starting or full, or takes no writes."""
+    """Tell whether a server accepts no connections (it is stopped, starting or full) or no writes."""
     if is_read_only(error.orig):
         return True
-    # What a refused connection was refused for has no code, only words.
+    # A refused connection has no error code, only a message.
     refused = isinstance(error, OperationalError) and error.statement is None and not error.connection_invalidated
     return refused and _sqlstate(error.orig) is None and _sqlite_code(error.orig) is None
 
 
 def is_conflict(error: DBAPIError, *, keeps_snapshot: bool) -> bool:
-    """True where the same work may well succeed once the transaction that it is part of is begun anew.
+    """Tell whether the same work may well succeed if the whole transaction around it is repeated.
 
-    `keeps_snapshot`: the transaction does not see what others commit meanwhile, but its constraints do.
+    `keeps_snapshot`: the transaction does not see what others commit meanwhile, but unique constraints do. So a duplicate
+    key is a conflict there: the work could not see the row that it collided with.
     """
     if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY_SNAPSHOT:
         return True
@@ -104,35 +105,35 @@ def is_conflict(error: DBAPIError, *, keeps_snapshot: bool) -> bool:
 
 
 def storage_failure(error: SQLAlchemyError, url: URL, note: str | None = None) -> StorageFailure:
-    """The error that a host gets: the database without its password, the driver's own words, and the cure.
+    """Return the error for the host: the database's URL without its password, the driver's message, and the cure.
 
-    Statements and their parameters are left out, for they carry payloads. Raise it `from driver_error(error)`.
+    Statements and their parameters are left out, because they carry payloads. Raise it `from driver_error(error)`.
     """
     cause = driver_error(error)
     words = words_of(cause, url)
     if (said := str(cause)) and _without_secrets(said, url) != said:
-        cause.args = (words,)  # a traceback shows it, too
+        cause.args = (words,)  # a traceback shows the driver's error too
     cure = note or _SQLITE_CURES.get(_sqlite_code(cause) or 0)
     return StorageFailure(f"the database {safe(url)}: {words}" + (f" ({cure})" if cure else ""))
 
 
 def words_of(cause: BaseException, url: URL) -> str:
-    """Return what a driver said, on one line and without what of the URL may be a secret."""
+    """Return a driver's message on one line, with the URL's secrets replaced."""
     return _without_secrets(one_line(cause, WORDS_CHARS) or type(cause).__name__, url)
 
 
 def driver_error(error: SQLAlchemyError) -> BaseException:
-    """What the driver raised, or the error itself where no driver was concerned."""
+    """Return the exception that the driver raised, or the error itself if it has none."""
     return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
 
 
 def safe(url: URL) -> str:
-    """The URL as it may be printed: no password, no query (which may carry one)."""
+    """Return the URL as it may be printed: without its password, and without its query, which may contain one."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 class Quiet(URL):
-    """A URL that shows no secret of its query either, where it hides its password: in an engine's repr."""
+    """A URL that also hides secrets in its query wherever it hides its password, as in an engine's repr."""
 
     __slots__ = ()
 
@@ -144,7 +145,7 @@ class Quiet(URL):
 
 
 def options_of(url: URL, schema: str | None = None) -> str:
-    """Return what names a database on byref's command line, ready for a shell; `***` stands for a password."""
+    """Return the command-line options that name a database, quoted for a shell, with `***` for secrets."""
     shown = safe(url if url.password else url._replace(password=None))
     pairs = [(name, each) for name, values in url.normalized_query.items() for each in values]
     if pairs:
@@ -155,7 +156,7 @@ def options_of(url: URL, schema: str | None = None) -> str:
 
 
 def _without_secrets(words: str, url: URL) -> str:
-    """Return a driver's words with `***` for secrets: wherever one stands by itself, and a long one wherever it is."""
+    """Return a driver's message with `***` for secrets: a short secret only as a word of its own, a long one anywhere."""
     values = [value for name, value in url.normalized_query.items() if name not in _SHOWN]
     secrets = {str(url.password or ""), *(each for value in values for each in value)}
     for secret in sorted({form for one in secrets for form in (one, quote(one, safe=""), quote_plus(one))} - {""}):
@@ -165,11 +166,11 @@ def _without_secrets(words: str, url: URL) -> str:
 
 
 def _sqlite_code(error: BaseException | None) -> int | None:
-    """SQLite's primary result code."""
+    """Return SQLite's primary result code; None for other databases."""
     code = getattr(error, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else None
 
 
 def _sqlstate(error: BaseException | None) -> str | None:
-    """The server's code: psycopg calls it `sqlstate`, psycopg2 `pgcode`."""
+    """Return PostgreSQL's error code, which psycopg calls `sqlstate` and psycopg2 `pgcode`."""
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)

@@ -1,6 +1,6 @@
-"""The schema's life: upgrade it, downgrade it. The only module that knows Alembic.
+"""Upgrade and downgrade the schema. This is the only module that uses Alembic.
 
-`alembic upgrade head` in a checkout goes through `exclusive` as well, so both do the same.
+`alembic upgrade head` in a checkout also goes through `exclusive`, so both ways do the same.
 """
 
 from __future__ import annotations
@@ -30,21 +30,22 @@ from byref.db.tables import Base, CompatibilityRow
 from byref.errors import ConfigurationError, StorageFailure
 
 _ADVISORY_LOCK = 0x62797265660A
-"""Any constant: the lock that every migration by byref takes on PostgreSQL ("byref" in ASCII)."""
+"""Key of the advisory lock that every migration by byref takes on PostgreSQL; an arbitrary constant, "byref" in ASCII."""
 
 LOCK_SECONDS = 2.0
-"""How long a statement of a migration waits for a table on PostgreSQL. Whoever comes after it waits behind it, readers too."""
+"""How long a statement of a migration waits for a table's lock on PostgreSQL. It is short because everybody who comes later,
+readers too, queues behind the waiting statement."""
 
 LOCK_ATTEMPTS = 20
-"""How often a migration is begun that did not get a table in time, after a pause as long as the wait."""
+"""Number of attempts at a migration that does not get a table's lock in time; between two there is a pause as long as a wait."""
 
 _THERE_ARE = f"there are base, {', '.join(REVISIONS)}, head, and steps such as +1 or -1"
 
 _IN_USE = frozenset({"55P03", "40P01"})
-"""A table was in use for too long, or two waited for each other."""
+"""SQLSTATEs of a lock that was not available in time, and of a deadlock."""
 
 _alembic_lock = threading.Lock()
-"""Alembic's `op` and `context` are one per process."""
+"""Serializes migrations of this process, because Alembic's `op` and `context` are global."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,11 @@ class Revision:
     down_revision: str | None
     message: str
     oldest: str
-    """The oldest revision whose code works with the tables as this one leaves them."""
+    """The oldest revision whose code still works with the tables of this revision."""
 
 
 def history() -> list[Revision]:
-    """Every revision, oldest first."""
+    """Return all revisions, oldest first."""
     return [
         Revision(
             script.revision,
@@ -72,16 +73,16 @@ def history() -> list[Revision]:
 
 
 def upgrade(url_or_engine: str | URL | Engine, revision: str = "head", *, schema: str | None = None) -> None:
-    """Bring a database to a revision, in one transaction. Safe to call from many processes at once.
+    """Upgrade a database to a revision, in one transaction. Safe to call from many processes at once.
 
-    With `schema` (PostgreSQL) the tables live there, and the schema is made if it is missing. A database that a newer byref
-    has brought further is left as it is where this one works with it, which is logged: a process of the older
-    version may be started again in the middle of a deploy.
+    With `schema` (PostgreSQL only) the tables are in that schema, which is created if it is missing. A database that a newer
+    byref has already upgraded is left as it is, with a warning in the log, if this byref works with it: a process of the
+    older version may be restarted in the middle of a deploy.
 
     Raises:
         SchemaMismatch: the database was written by a newer byref, and this one is too old for it.
         ConfigurationError: there is no such revision.
-        StorageFailure: the database did not take it, or others did not let go of a table; nothing has changed.
+        StorageFailure: the database refused it, or a table stayed locked by others; nothing has changed.
     """
 
     def work(connection: Connection, found: State, url: URL) -> None:
@@ -96,9 +97,9 @@ def upgrade(url_or_engine: str | URL | Engine, revision: str = "head", *, schema
 
 
 def downgrade(url_or_engine: str | URL | Engine, revision: str, *, schema: str | None = None) -> None:
-    """Take a database back to a revision (`base`: none of our tables), in one transaction; what they hold is lost.
+    """Downgrade a database to a revision (`base`: none of byref's tables), in one transaction; dropped data is lost.
 
-    Raises: as `upgrade`; SchemaMismatch for every database that a newer byref has brought further.
+    Raises: as `upgrade`; also SchemaMismatch for every database that a newer byref has upgraded.
     """
 
     def work(connection: Connection, found: State, url: URL) -> None:
@@ -112,7 +113,7 @@ def downgrade(url_or_engine: str | URL | Engine, revision: str, *, schema: str |
 def _migrate(
     url_or_engine: str | URL | Engine, schema: str | None, work: Callable[[Connection, State, URL], None]
 ) -> None:
-    """Do the work under the lock; again where a table that it needs was in use for too long."""
+    """Do the work under the lock; do it again if a table that it needs was locked for too long."""
     with _alembic_lock, engine_of(url_or_engine) as engine:
         for attempt in range(1, LOCK_ATTEMPTS + 1):
             try:
@@ -127,7 +128,7 @@ def _migrate(
 
 @contextmanager
 def exclusive(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> Iterator[Connection]:
-    """A transaction that no other migration of this database overlaps, committed at the end.
+    """Yield a connection in a transaction that excludes all other migrations of this database; committed at the end.
 
     Raises:
         SchemaMismatch: the database was written by a newer byref, whose revisions are not here.
@@ -151,14 +152,15 @@ def _locked(engine: Engine, schema: str | None) -> Iterator[tuple[Connection, St
 
 @contextmanager
 def _exclusive_on_sqlite(engine: Engine, _schema: str | None) -> Iterator[Connection]:
-    # Rebuilding a table with foreign keys on would delete what refers to it.
+    # SQLite rebuilds a table by dropping the old one, which with foreign keys on would delete the rows that refer to it.
     with transaction(engine, "write", foreign_keys=False) as connection:
         yield connection
 
 
 @contextmanager
 def _exclusive_on_postgresql(engine: Engine, schema: str | None) -> Iterator[Connection]:
-    # Whatever the host prefers: a snapshot older than the lock would not see what its last holder did.
+    # READ COMMITTED whatever the host's default is: with a snapshot older than the lock, this transaction would not see the
+    # migration of the lock's last holder.
     with (
         engine.connect().execution_options(isolation_level="READ COMMITTED") as connection,
         closing(connection.begin()),
@@ -170,13 +172,13 @@ def _exclusive_on_postgresql(engine: Engine, schema: str | None) -> Iterator[Con
             if connection.scalar(text(known), {"schema": schema}) is None:
                 connection.exec_driver_sql(f"CREATE SCHEMA {quoted}")
             connection.exec_driver_sql(f"SET LOCAL search_path TO {quoted}")
-        if connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0":  # a host's own is kept
+        if connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0":  # a host's own limit is kept
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = {round(LOCK_SECONDS * 1000)}")
         yield connection
 
 
 def options(dialect: str) -> dict[str, Any]:
-    """How Alembic is to see our tables: for `context.configure`."""
+    """Return the arguments for Alembic's `context.configure`."""
     return {
         "target_metadata": Base.metadata,
         "version_table": VERSION_TABLE,
@@ -189,7 +191,7 @@ def options(dialect: str) -> dict[str, Any]:
 
 
 def _mark(*, ctx: MigrationContext, step: MigrationInfo, **_: object) -> None:
-    """After each step: write down how old the code may be that works with the tables as they are now."""
+    """After each step of a migration, record the oldest revision whose code works with the tables as they are now."""
     if step.is_stamp:
         return
     script: Any = next(iter(step.destination_revisions), None)
@@ -199,17 +201,17 @@ def _mark(*, ctx: MigrationContext, step: MigrationInfo, **_: object) -> None:
 
 
 def _oldest(script: Any) -> str | None:
-    """What a migration's script says of older code; None of 0001, which has no place for it, and of base."""
+    """Return the `oldest` that a migration's script declares; None for 0001, which has no table for it, and for base."""
     return getattr(getattr(script, "module", None), "oldest", None)
 
 
 def _is_ours(name: str | None, type_: str, _parent_names: object) -> bool:
-    """The host's tables are none of our business."""
+    """Tell Alembic to ignore the host's tables."""
     return type_ != "table" or name in Base.metadata.tables
 
 
 def _target(revision: str) -> str:
-    """A revision as Alembic takes it: by name, or so many steps up or down."""
+    """Return a revision as Alembic expects it: a name, or a number of steps such as `+1`."""
     if revision not in ("base", *REVISIONS, "head") and not re.fullmatch(r"[+-]\d{1,4}", revision):
         raise ConfigurationError(f"no revision is called {revision!r}: {_THERE_ARE}")
     return revision
@@ -224,7 +226,7 @@ def _alembic_errors() -> Iterator[None]:
 
 
 def _config(connection: Connection | None = None) -> Config:
-    """Alembic's settings: the scripts lie inside the package in a wheel, beside engine/ in a checkout."""
+    """Return Alembic's settings; the scripts are inside the package in a wheel, and beside engine/ in a checkout."""
     here = Path(__file__).parents
     folder = next(place for place in (here[1] / "migrations", here[3] / "migrations") if (place / "env.py").is_file())
     config = Config()

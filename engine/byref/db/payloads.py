@@ -1,4 +1,4 @@
-"""Stored bytes, read frame by frame: from the frames' rows themselves, or from the object that these are the index of."""
+"""Read stored bytes frame by frame: from the frames' rows in SQL, or from an object of which these rows are the index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from byref.stores.protocol import BlobStore
 logger = logging.getLogger("byref")
 
 READ_AHEAD = 4
-"""Frames fetched by one query, and one request to a store."""
+"""Number of frames fetched by one query, or by one request to a store."""
 
 _FRAMES: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     select(
@@ -46,7 +46,8 @@ _FRAMES: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
 )
 _FROM_NUMBER = _FRAMES.where(FrameRow.number >= bindparam("number"))
 _BEFORE_LINE = aliased(FrameRow)
-_FROM_LINE = _FRAMES.where(  # the last frame that begins before the line: it holds the line's first byte, or ends there
+# From the last frame that begins on an earlier line: it holds the line's first byte, or ends right before it.
+_FROM_LINE = _FRAMES.where(
     FrameRow.number
     >= func.coalesce(
         select(_BEFORE_LINE.number)
@@ -65,24 +66,24 @@ _SEAL = (
 )
 
 Read = Callable[[Callable[[Connection], Any]], Any]
-"""Runs work in a transaction and returns what it returns."""
+"""Runs work in a transaction and returns the work's result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where stored bytes are read: by one statement at a time, and in a store of objects if there is one."""
+    """The database, and the store of objects if there is one, from which stored bytes are read."""
 
     read: Read
-    """Runs work of one statement."""
+    """Runs work that consists of one statement."""
     objects: BlobStore | None = None
     write: Read | None = None
-    """Runs work in a transaction of its own, for the checksums of frames that have none; None: they stay without."""
+    """Runs work in a transaction of its own, to add checksums to frames that have none; None: they stay without."""
     follow: Callable[[int, float | None, datetime | None], Callable[[], None] | None] | None = None
-    """Makes what is called when an artifact is used, of its row, its seconds to live and when it expires."""
+    """Returns the function to call when an artifact is used, given its row id, time to live in seconds and expiry."""
 
 
 def uri_of(objects: BlobStore | None, store: str | None, key: str) -> str | None:
-    """Return what another program opens to read the very bytes of a blob; None where there is no such."""
+    """Return the path or URL at which another program can read a blob's plain bytes; None if there is none."""
     if store is None or objects is None or objects.name != store or objects.compresses:
         return None
     return objects.uri(key)
@@ -90,24 +91,24 @@ def uri_of(objects: BlobStore | None, store: str | None, key: str) -> str | None
 
 @dataclass(frozen=True, slots=True)
 class StoredPayload:
-    """A published blob's bytes, read frame by frame; each few of them by a short read of its own."""
+    """A published blob's bytes, read a few frames at a time, each time in a short transaction of its own."""
 
     blob_id: int
     key: str
-    """The blob's own: an id that came back after a rollback reaches nothing."""
+    """The blob's key. It is compared at each read, so that a row id reused after a rollback finds nothing."""
     store: str | None
-    """The store that has the object of this key; None: the bytes are in SQL."""
+    """The name of the store that has the object with this key; None: the bytes are in SQL."""
     size: int
     line_count: int
     source: Source = field(compare=False, repr=False)
     used: Callable[[], None] | None = field(default=None, compare=False, repr=False)
-    """Called whenever some of it is read."""
+    """Called whenever a part of the payload is read."""
     compared: dict[int, bytes] = field(default_factory=dict, compare=False, repr=False)
-    """Checksums of frames whose rows had none, once the whole was compared with its digest."""
+    """Checksums of frames whose rows have none, computed when the whole payload was compared with its digest."""
 
     @property
     def uri(self) -> str | None:
-        """What another program opens to read the very bytes, a path or a URL; None where there is no such."""
+        """The path or URL at which another program can read the plain bytes; None if there is none."""
         return uri_of(self.source.objects, self.store, self.key)
 
     def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
@@ -136,11 +137,11 @@ class StoredPayload:
         return b"".join(parts)[:size]
 
     def is_sound(self) -> bool:
-        """Tell whether every byte is there and is what was stored; nothing is unpacked for it."""
+        """Tell whether all bytes are present and match their checksums; nothing is unpacked."""
         return self.damage() is None
 
     def damage(self) -> str | None:
-        """Say what is wrong with the stored bytes; None if nothing is. Nothing is unpacked for it."""
+        """Describe the damage of the stored bytes; None if there is none. Only checksums are compared, nothing is unpacked."""
         number = end = 0
         try:
             while end < self.size and (frames := self._packed(_FROM_NUMBER, READ_AHEAD, number=number)):
@@ -161,8 +162,8 @@ class StoredPayload:
     def _frames(self, line: int) -> Iterator[tuple[int, int, bytes]]:
         """Yield (byte offset, first line, bytes) of the frames from the one that holds the beginning of `line` on.
 
-        The first comes alone, for most readers need no other. Of the others the next few are unpacked, and more asked for,
-        while the earlier ones are used.
+        The first frame is fetched alone, because most readers need no other. The following ones are fetched and unpacked in
+        the background, a few ahead of the reader.
         """
         first = self._packed(_FROM_LINE, 1, line=line) if line > 1 else self._packed(_FROM_NUMBER, 1, number=0)
         yield from (frame.unpacked() for frame in first)
@@ -180,13 +181,13 @@ class StoredPayload:
             pool.shutdown(cancel_futures=True)
 
     def _behind(self, frames: Sequence[_Packed]) -> list[_Packed]:
-        """Return the next few frames behind some."""
+        """Return the next few stored frames behind the given ones."""
         if not frames or frames[-1].end >= self.size:
             return []
         return self._packed(_FROM_NUMBER, READ_AHEAD, number=frames[-1].row.number + 1)
 
     def _packed(self, frames: Any, most: int, **first: int) -> list[_Packed]:
-        """Return the next few frames as they are stored."""
+        """Fetch the next few frames, still packed, and check that their numbers have no gap."""
         if self.used is not None:
             self.used()
         given = {"blob_id": self.blob_id, "key": self.key, "most": most, **first}
@@ -205,10 +206,9 @@ class StoredPayload:
         return [_Packed(self, row, bytes(stored)) for row, stored in zip(rows, data, strict=True)]
 
     def _compare(self) -> None:
-        """Compare bytes that were stored before frames had checksums with their digest, and give the frames theirs.
+        """Compare a payload stored before frames had checksums with its digest, and add the checksums to its frames.
 
-        Raises ArtifactMissing where they are not the ones that were stored. Where checksums cannot be written, they hold
-        for this object alone.
+        Raises ArtifactMissing if the digest differs. If the checksums cannot be written, only this Python object has them.
         """
         digest, sums = blake3(), list[dict[str, Any]]()
         given = {"blob_id": self.blob_id, "key": self.key, "most": READ_AHEAD}
@@ -232,7 +232,7 @@ class StoredPayload:
                 logger.info("byref compared blob %d with its digest and gave its frames checksums", self.blob_id)
 
     def _of_object(self, rows: Sequence[Any]) -> list[bytes]:
-        """Return what the object holds of some frames that follow on each other, by one request."""
+        """Return the stored bytes of some consecutive frames from their object, with one request."""
         if not rows:
             return []
         objects = self.source.objects
@@ -252,7 +252,7 @@ class StoredPayload:
 
 @dataclass(frozen=True, slots=True)
 class PayloadLoad:
-    """Reads a stored payload for a run; another machine finds in it where the payload is."""
+    """Reads a stored payload for a run; its fields tell an interpreter on another machine where the payload is."""
 
     payload: StoredPayload
 
@@ -270,29 +270,29 @@ class _Packed:
     data: bytes
 
     def checksum(self) -> bytes:
-        """What it has to be, by what is there."""
+        """Return the checksum of the bytes that were found."""
         row = self.row
         place = row.number, row.byte_offset, row.first_line, row.size_bytes, row.codec
         return checksum(self.payload.key, *place, self.data)
 
     def check(self) -> None:
-        """Raise ArtifactMissing where it is not what was stored."""
+        """Raise ArtifactMissing if the bytes do not have the checksum with which they were stored."""
         stored = self.payload.compared.get(self.row.number) if self.row.checksum is None else bytes(self.row.checksum)
         if stored != self.checksum():
             raise self.payload._missing(f"is damaged: frame {self.row.number} has another checksum")
 
     @property
     def end(self) -> int:
-        """The byte of the payload behind it."""
+        """The offset in the payload of the first byte behind the frame."""
         return int(self.row.byte_offset + self.row.size_bytes)
 
     def unpacked(self) -> tuple[int, int, bytes]:
-        """Return byte offset, first line and bytes of what was stored."""
+        """Return byte offset, first line and uncompressed bytes, after a check."""
         self.check()
         return self.row.byte_offset, self.row.first_line, self.content()
 
     def content(self) -> bytes:
-        """Return its bytes, whatever they are."""
+        """Return the uncompressed bytes without comparing checksums."""
         try:
             return unpack(self.row.codec, self.data, self.row.size_bytes)
         except ValueError as error:

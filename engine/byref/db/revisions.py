@@ -1,7 +1,7 @@
-"""Which revision a database is at, and whether this version of byref can work with it. Knows nothing of Alembic.
+"""Find a database's revision, and whether this version of byref can work with it. Works without Alembic.
 
-A database that a newer byref has migrated says how old the code may be that works with it, so that processes of two versions
-share it while a deploy replaces them one by one.
+A database that a newer byref has migrated records the oldest revision whose code still works with it, so that processes of
+two versions can share it while a deploy replaces them one by one.
 """
 
 from __future__ import annotations
@@ -21,43 +21,44 @@ from byref.errors import ConfigurationError, SchemaMismatch
 VERSION_TABLE = "byref_version"
 
 REVISIONS = ("0001", "0002", "0003", "0004")
-"""Every revision there has been, oldest first: a check at start-up needs no Alembic. A test holds it to the scripts."""
+"""All revisions, oldest first; listed here so that the check at start-up needs no Alembic. A test compares it with the
+migration scripts."""
 
 HEAD = REVISIONS[-1]
 
 SCHEMA_BYTES = 63
-"""PostgreSQL cuts longer names off."""
+"""Longest name of a schema: PostgreSQL truncates longer ones."""
 
 
 logger = logging.getLogger("byref")
 
 
 class State(NamedTuple):
-    """What a database says of itself."""
+    """The revision of a database, as the database records it."""
 
     revision: str | None
-    """The one it is at; None: it has none of our tables."""
+    """The current revision; None: the database has none of byref's tables."""
     oldest: str | None
-    """The oldest revision whose code works with it; None where it does not say: it is at 0001, or at none."""
+    """The oldest revision whose code works with the database; None if that is not recorded: at 0001, or without tables."""
 
     @property
     def is_known(self) -> bool:
-        """Whether this byref has the revision's migration, or there is none to have."""
+        """Whether this byref has the migration of the revision, or there are no tables yet."""
         return self.revision is None or self.revision in REVISIONS
 
     @property
     def is_served(self) -> bool:
-        """Whether this byref works with the tables: it is at the same revision, or not too old for a later one."""
+        """Whether this byref works with the tables: they are at its own revision, or at a later one that it is not too old for."""
         return self.revision == HEAD or (not self.is_known and self.oldest in REVISIONS)
 
 
 def head() -> str:
-    """The revision that this version of byref needs."""
+    """Return the revision that this version of byref needs."""
     return HEAD
 
 
 def current(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> str | None:
-    """The revision a database is at, or None if it has none of our tables; a missing SQLite file is not made.
+    """Return the revision of a database, or None if it has none of byref's tables; a missing SQLite file is not created.
 
     Raises:
         StorageFailure: the database cannot be read.
@@ -66,7 +67,7 @@ def current(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> 
 
 
 def oldest(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> str | None:
-    """The oldest revision whose byref works with a database as it is; None at 0001, which does not say, and without tables.
+    """Return the oldest revision whose code works with a database; None at 0001, which does not record it, or without tables.
 
     Raises: as `current`.
     """
@@ -74,7 +75,7 @@ def oldest(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> s
 
 
 def state(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> State:
-    """What a database says of itself; a missing SQLite file is not made.
+    """Return the state of a database; a missing SQLite file is not created.
 
     Raises: as `current`.
     """
@@ -91,7 +92,7 @@ def state(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> St
 
 
 def state_of(connection: Connection, schema: str | None = None) -> State:
-    """The same on an open connection."""
+    """Return the state of the database of an open connection."""
     there = inspect(connection)
     if not there.has_table(VERSION_TABLE, schema=schema):
         return State(None, None)
@@ -99,7 +100,7 @@ def state_of(connection: Connection, schema: str | None = None) -> State:
     if not there.has_table(CompatibilityRow.__tablename__, schema=schema):
         found = connection.execute(select(version.c.version_num)).scalar_one_or_none()
         return State(None if found is None else str(found), None)
-    # Of one statement, which sees one moment: a migration may come between two.
+    # One statement reads both, because a migration may be committed between two statements.
     mark = table(CompatibilityRow.__tablename__, column("revision"), column("oldest"), schema=schema)
     query = select(version.c.version_num, mark.c.oldest).outerjoin(mark, mark.c.revision == version.c.version_num)
     row = connection.execute(query).one_or_none()
@@ -109,15 +110,14 @@ def state_of(connection: Connection, schema: str | None = None) -> State:
 def check(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> None:
     """Raise SchemaMismatch, which names the cure, unless this byref works with a database as it is.
 
-    That is one at the revision that this byref needs; or at a later one that says that code of this byref's works with it,
-    which is logged.
+    It works with the revision that it needs, and with a later one that declares itself compatible, which is logged.
     """
     with engine_of(url_or_engine) as engine:
         require(state(engine, schema=schema), engine.url, schema)
 
 
 def require(found: State, url: URL, schema: str | None = None) -> None:
-    """Raise SchemaMismatch unless this byref works with a database in such a state."""
+    """Raise SchemaMismatch unless this byref works with a database in the given state."""
     if found.revision == HEAD:
         return
     if found.is_served:
@@ -142,7 +142,7 @@ def require(found: State, url: URL, schema: str | None = None) -> None:
 
 
 def require_known(found: State, url: URL) -> None:
-    """Raise SchemaMismatch where only a newer byref has the migrations."""
+    """Raise SchemaMismatch if the revision is unknown, because then only a newer byref has its migrations."""
     if not found.is_known:
         since = f", and works with byref of revision {found.oldest!r} or newer" if found.oldest else ""
         raise SchemaMismatch(
@@ -152,7 +152,7 @@ def require_known(found: State, url: URL) -> None:
 
 
 def checked_schema(engine: Engine, schema: str | None) -> str | None:
-    """The schema, if it can be one: PostgreSQL only, 1 to 63 bytes, no NUL."""
+    """Return a valid name of a schema (PostgreSQL only, 1 to 63 bytes, no NUL) or None; else ConfigurationError."""
     if schema is None:
         return None
     if engine.dialect.name != "postgresql":
@@ -163,8 +163,8 @@ def checked_schema(engine: Engine, schema: str | None) -> str | None:
 
 
 def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | None]) -> bool:
-    """For a host's own Alembic: False for our tables, so that its autogenerate does not drop them.
+    """Return False for byref's tables, so that the autogenerate of a host's own Alembic does not drop them.
 
-    `context.configure(…, include_name=byref.db.include_name)` in the host's env.py.
+    In the host's env.py: `context.configure(…, include_name=byref.db.include_name)`.
     """
     return not (type_ == "table" and (name == VERSION_TABLE or name in Base.metadata.tables))

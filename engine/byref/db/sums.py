@@ -1,7 +1,7 @@
-"""Sums over a session's ledger: kept with the session up to a step, and added up from there when they are asked for.
+"""Sums over a session's ledger: the session's row keeps them up to some step; later steps are added when they are asked for.
 
-The ledger is append-only, so that what is kept stays right whoever appends, an older byref as well. What is kept of stored
-bytes (`artifacts.quotas`) is only a bound once something has gone: `freed` writes that down.
+The ledger is append-only, so the kept sums stay correct whoever appends, even an older byref. The kept sum of stored bytes
+(`artifacts.quotas`) is different: it is only an upper bound once something was deleted, which `freed` records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from byref.db.tables import BlobRow, LedgerRow, SessionRow, TenantRow
 
 
 class Bytes(NamedTuple):
-    """What a session's row, or a tenant's, keeps of what is stored: its bytes, and up to which payload and name."""
+    """The kept sum of stored bytes of a session or tenant, and the row ids of the last payload and name that it covers."""
 
     stored: int
     payload: int
@@ -27,9 +27,10 @@ class Bytes(NamedTuple):
 
 BYTES = SessionRow.stored_bytes, SessionRow.stored_artifact, SessionRow.stored_name, SessionRow.stored_until
 EVERY = 64
-"""So many steps are summed when the sums are asked for; then they are added to those that the session's row keeps."""
+"""Number of steps after which new ones are added to the sums in the session's row; fewer are summed when they are asked for."""
 AT_ONCE = 4_096
-"""By one step: those of a conversation that an older byref wrote are many. Sums of so many fit SQL's."""
+"""Most steps that one step adds to the kept sums: a conversation written by an older byref may have many more. A sum of this
+many still fits SQL's integers."""
 _ALL = 2**63 - 1
 USED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_nanos")
 _NO_SUMS: Mapping[str, Any] = {
@@ -59,13 +60,13 @@ _SUMS = (
 
 
 def of_session(connection: Connection, session_row: int) -> Mapping[str, Any]:
-    """The sums over all steps."""
+    """Return the sums over all steps."""
     known = connection.execute(_TOTALS, {"of_session": session_row}).one_or_none()
     return _NO_SUMS if known is None else _with_those_since(connection, session_row, known, _ALL)
 
 
 def keep(connection: Connection, session_row: int, last: int) -> bool:
-    """Add steps up to `last`, as many as one call may take, to the sums that the locked session keeps; tell whether all are."""
+    """Add the steps up to `last`, at most `AT_ONCE`, to the sums of a locked session; tell whether all of them were added."""
     known = connection.execute(_TOTALS, {"of_session": session_row}).one()
     upto = min(last, known.totals_through + AT_ONCE)
     sums = _with_those_since(connection, session_row, known, upto)
@@ -75,13 +76,13 @@ def keep(connection: Connection, session_row: int, last: int) -> bool:
 
 
 def _with_those_since(connection: Connection, session_row: int, known: Any, upto: int) -> dict[str, Any]:
-    """The sums that are kept, and those of the steps since, up to `upto`."""
+    """Return the kept sums plus the steps since, up to the step `upto`."""
     kept = json.loads(known.totals or "{}")
     return _added(connection, session_row, {**_NO_SUMS, **kept}, known.totals_through, upto)
 
 
 def through(connection: Connection, session_row: int, last: int) -> dict[str, Any]:
-    """The sums over all steps up to `last`, counted anew."""
+    """Return the sums over all steps up to `last`, counted anew."""
     sums, after = dict(_NO_SUMS), 0
     while after < last:
         sums = _added(connection, session_row, sums, after, min(last, after + AT_ONCE))
@@ -90,7 +91,7 @@ def through(connection: Connection, session_row: int, last: int) -> dict[str, An
 
 
 def _added(connection: Connection, session_row: int, sums: dict[str, Any], after: int, through: int) -> dict[str, Any]:
-    """The sums with those of the steps behind `after` up to `through`."""
+    """Return the sums plus the steps after `after`, up to and including `through`."""
     since = {"of_session": session_row, "after": after, "through": through}
     for row in connection.execute(_SUMS, since).mappings():
         if row["kind"] == "usage":
@@ -103,12 +104,12 @@ def _added(connection: Connection, session_row: int, sums: dict[str, Any], after
 
 
 def freed(connection: Connection, session_rows: Collection[int]) -> None:
-    """Write down that something of locked sessions has gone: what they keep of stored bytes is only a bound now."""
+    """Record that something of locked sessions was deleted: from now on their kept sums of stored bytes are only bounds."""
     known = SessionRow.id.in_(session_rows), SessionRow.stored_until.is_not(None)
     connection.execute(update(SessionRow).where(*known).values(stored_until=None))
 
 
 def freed_of_tenants(connection: Connection, blob_ids: Collection[int]) -> None:
-    """Write down that blobs of tenants are about to go, as `freed` does for sessions."""
+    """Record that blobs of tenants are about to be deleted, as `freed` does for sessions."""
     whose = TenantRow.tenant.in_(select(BlobRow.tenant).where(BlobRow.id.in_(blob_ids)))
     connection.execute(update(TenantRow).where(TenantRow.stored_until.is_not(None), whose).values(stored_until=None))
