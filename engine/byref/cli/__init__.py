@@ -1,4 +1,4 @@
-"""The command `byref`: what the library does, from a shell."""
+"""The command `byref`: the library's functions in a shell."""
 
 from byref.cli.main import main
 

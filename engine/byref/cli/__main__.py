@@ -1,4 +1,4 @@
-"""`python -m byref.cli`: the command where no script is installed."""
+"""`python -m byref.cli`: the command, where its script is not installed."""
 
 import sys
 

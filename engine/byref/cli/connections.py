@@ -1,7 +1,6 @@
-"""HTTP connections of strangers: what they may send, how long they may take for it, and how many may be silent.
+"""HTTP connections of untrusted clients: bounds for what they send, how long they take, and how many of them are silent.
 
-uvicorn gives a client all the time it wants for its headers, its body, and to read what it is answered; and it keeps
-every connection that says nothing.
+uvicorn lets a client take any time to send headers and body and to read the answer, and keeps every silent connection.
 """
 
 from __future__ import annotations
@@ -24,30 +23,32 @@ from uvicorn.server import ServerState
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MAX_SILENT = 1_000
-"""Connections without a request under way. One more ends that which has been silent longest: a flood cannot keep others out."""
+"""Connections without a request in progress. One more ends the one that was silent longest, so that a flood of silent connections
+cannot keep others out."""
 MAX_HEAD_BYTES = 16_384
 MAX_HEADERS = 100
 HEAD_SECONDS = 10
-"""From the connection, or from the answer before, to the last of a request's headers."""
+"""From the start of the connection, or from the answer before, to the end of a request's headers."""
 LINGER_SECONDS = 5
-"""For a body that nobody wants, once its request is answered: a client that is cut off while it sends cannot read why."""
+"""For the rest of a body after its request was answered: a client that is cut off while it sends cannot read the answer."""
 STALL_SECONDS, STALL_BYTES = 20, 64 << 10
-"""In so long so much of a body has to come, or of an answer to be read."""
+"""A client must send so many bytes of a body, or read so many of an answer, in so many seconds."""
 MAX_FRAMING_BYTES = 32 << 10
-"""Of chunks: what is not data, beyond as much again as the data has."""
+"""Bytes of a chunked body that are not data, beyond as many as the data has."""
 READ_BYTES = 16 << 10
-"""Read of a connection at once, before it is another's turn."""
+"""Bytes read from one connection before the others have their turn."""
 ACCEPTED_AT_ONCE = 128
-"""Connections taken before any of them is read: fewer than may be silent, so that none ends before it could speak."""
+"""Connections accepted before any of them is read. Fewer than `MAX_SILENT`, so that no connection is ended before its client could
+send something."""
 QUEUE = 4_096
-"""Connections that the kernel keeps until they are taken."""
+"""Connections that the kernel holds until they are accepted."""
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _ONCE = (b"content-length", b"transfer-encoding", b"host")
 
 
 class Stage(Enum):
-    """What a connection waits for its client to do."""
+    """What the server waits for on a connection."""
 
     HEAD = "the headers of a request did not come in time"
     BODY = "the body of a request did not come in time"
@@ -70,7 +71,7 @@ class _Wait(NamedTuple):
 
 
 class Connection(H11Protocol):
-    """One connection."""
+    """One connection, whose client must send and read in time."""
 
     conn: _Requests
     server_state: _State
@@ -83,7 +84,7 @@ class Connection(H11Protocol):
         self._resumed = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Make room for it."""
+        """Count the connection as silent; end the one silent for longest if there are too many."""
         super().connection_made(transport)
         transport.max_size = READ_BYTES  # type: ignore[attr-defined]
         silent = self.server_state.silent
@@ -94,17 +95,17 @@ class Connection(H11Protocol):
             oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Forget the connection."""
         self.server_state.silent.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sent."""
+        """Process bytes of the client."""
         super().data_received(data)
         self._is_silent()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Count the connection as silent until the next request."""
         super().on_response_complete()
         self._is_silent()
 
@@ -114,7 +115,7 @@ class Connection(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Say what is wrong with a request, if nothing else has been said yet, and close."""
+        """Answer a bad request, if nothing has been answered yet, and close."""
         fault = self.conn.fault
         self._refuse(fault.error_status_hint if fault else 400, str(fault or msg))
 
@@ -135,9 +136,10 @@ class Connection(H11Protocol):
                 self.transport.abort()
 
     def _stage(self) -> tuple[Stage | None, int]:
-        """What is waited for, and a number that grows by each byte that the client sends or reads."""
+        """Return what is waited for, and a number that grows with each byte that the client sends or reads."""
         unread = self.transport.get_write_buffer_size()
         if unread:
+            # Each resumed write outweighs any buffer size: the number grows even if the buffer was refilled meanwhile.
             return Stage.READING, (self._resumed << 40) - unread
         if self.conn.our_state is h11.IDLE:
             return Stage.HEAD, 0
@@ -156,7 +158,7 @@ class Connection(H11Protocol):
             silent.setdefault(self)
 
     def _refuse(self, status: int, reason: str) -> None:
-        """Answer a request that is none, if nothing has been answered yet, and close."""
+        """Answer a bad request, if nothing has been answered yet, and close."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.transport.is_closing():
             text = reason.encode("ascii", "replace")
             lines = (
@@ -169,7 +171,7 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def _flushing(self, app: ASGIApp) -> Any:
-        """The application, for which an answer is given only once the client has read nearly all of it."""
+        """Wrap the application: a request counts as answered only when the client has read nearly all of the answer."""
 
         async def flushed(scope: Scope, receive: Receive, send: Send) -> None:
             async def sent(message: Message) -> None:
@@ -186,11 +188,11 @@ class _State(ServerState):
     def __init__(self) -> None:
         super().__init__()
         self.silent: dict[Connection, None] = {}
-        """Those without a request under way, the longest first."""
+        """Connections without a request in progress; those silent for longest come first."""
 
 
 class _Requests(h11.Connection):
-    """Requests as they are read: none that some proxy could read as another, or as two."""
+    """A parser of requests that refuses any that a proxy could read as another request, or as two."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -200,19 +202,19 @@ class _Requests(h11.Connection):
 
     @property
     def has_begun(self) -> bool:
-        """Whether something of a request has come."""
+        """Whether a part of a request has come."""
         return self.our_state is not h11.IDLE or bool(self.trailing_data[0])
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes."""
+        """Add bytes to the buffer."""
         self._received += len(data)
         super().receive_data(data)
 
     def next_event(self) -> Any:
-        """The next event.
+        """Return the next event.
 
         Raises:
-            RemoteProtocolError: there is none, and never will be.
+            RemoteProtocolError: the request is invalid, and the connection unusable.
         """
         try:
             if self.their_state is h11.IDLE:
@@ -263,7 +265,7 @@ class _Requests(h11.Connection):
 
 
 class Server(uvicorn.Server):
-    """A server that a signal ends in good order, with the exit code of success."""
+    """A server that a signal ends in good order, with exit code 0."""
 
     def __init__(self, app: ASGIApp, *, leave_seconds: float) -> None:
         super().__init__(
@@ -285,11 +287,12 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve."""
         await super().startup(sockets)
+        # uvicorn's backlog is also the number of connections accepted at once, so the kernel's queue is set here.
         for one in sockets or ():
             one.listen(QUEUE)
 
     async def on_tick(self, counter: int) -> bool:
-        """Look, once in a second, who takes too long."""
+        """Check once a second which clients take too long."""
         if counter % 10 == 0:
             now = asyncio.get_running_loop().time()
             for connection in list(self.server_state.connections):
@@ -299,7 +302,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take signals while it serves, and do not raise them again afterwards: the engine is still to be closed."""
+        """Handle signals while serving, and do not raise them again afterwards as uvicorn does: the engine must still be closed."""
         before = {kind: signal.signal(kind, self.handle_exit) for kind in SIGNALS}
         try:
             yield

@@ -1,4 +1,4 @@
-"""The verbs that put something into a session: process, run, tool."""
+"""The verbs that add to a session: process, run, tool."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from byref_sandbox import probe
 from byref_sandbox.host.pool import Jail
 
 MAX_ARGUMENT_BYTES = 64 << 20
-"""Of code or JSON read from standard input: far beyond what either may be."""
+"""Bound for code or JSON from standard input: far beyond what either needs."""
 
 
 def process(options: Namespace) -> int:
-    """Take in a tool's output; print what the model reads."""
+    """Take in a tool's output and print what the model reads."""
     tool = options.tool or ("stdin" if options.file == "-" else Path(options.file).stem)
     limit = opening.POLICY.max_artifact_bytes
     with opening.input_file(options.file, limit) as file, opening.engine_to_write(options) as engine:
@@ -40,12 +40,12 @@ def process(options: Namespace) -> int:
 
 
 def run(options: Namespace) -> int:
-    """Run code as the model would; print the reply."""
+    """Run code as the model would, and print the reply."""
     return _call(options, INTERPRETER, {"code": _argument(options.code)})
 
 
 def tool(options: Namespace) -> int:
-    """Call a tool as the model would; print the reply."""
+    """Call a tool as the model would, and print the reply."""
     if options.name not in TOOLS:
         raise WrongUsage(f"there is no tool {options.name!r}; there are: {', '.join(_offered(options.jail))}")
     if not TOOLS[options.name].is_installed():
@@ -54,7 +54,7 @@ def tool(options: Namespace) -> int:
 
 
 def _offered(jail: Jail) -> list[str]:
-    """Return the names of the tools that this installation has and, where they run code, this machine can hold."""
+    """Return the names of the tools that are installed and, where they run code, that this machine can sandbox."""
     held = all(layer.in_force for layer in probe(jail=jail) if layer.mandatory)
     return [tool.name for tool in TOOLS.values() if tool.is_installed() and (held or not tool.needs_sandbox)]
 
@@ -68,7 +68,7 @@ def _argument(given: str) -> str:
 def _call(options: Namespace, name: str, arguments: Any) -> int:
     with opening.engine_to_write(options) as engine:
         opening.session_to_write(engine, options)
-        # Whoever types a tool's name may use it, whatever the model of this session is offered.
+        # All installed tools: whoever types a tool's name may use it, even if this session's model is not offered it.
         tools = [tool.name for tool in TOOLS.values() if tool.is_installed()]
         session = engine.session(options.session, tenant=options.tenant, model=options.model, tools=tools)
         with output.working(f"running {name}"):
@@ -95,13 +95,13 @@ def _reply(reply: ToolReply, session: Session) -> dict[str, Any]:
 
 
 def variable_record(variable: Variable) -> dict[str, Any]:
-    """Return a variable as JSON shows it."""
+    """Return a variable's description for JSON output."""
     held = {"artifact": variable.artifact.id, "path": list(variable.path)}
     return _fields(variable, "name", "shape", "kind", "origin", "step") | held
 
 
 def artifact_record(artifact: Artifact) -> dict[str, Any]:
-    """Return an artifact's description as JSON shows it."""
+    """Return an artifact's description for JSON output."""
     names = ("id", "name", "kind", "content_type", "size_bytes", "line_count", "tokens", "shape", "step")
     return _fields(artifact, *names) | {"stored_at": artifact.stored_at.isoformat()}
 

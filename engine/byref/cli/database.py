@@ -1,4 +1,4 @@
-"""byref db: the tables' revisions."""
+"""byref db: makes, migrates and checks the tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from byref.db.revisions import State, state
 
 
 def db(options: Namespace) -> int:
-    """Run one of the verbs on the database that the options name."""
+    """Run a verb of `byref db` on the database that the options name."""
     return _VERBS[options.db_verb](options)
 
 

@@ -13,7 +13,7 @@ from byref.engine import Engine
 
 
 def delete(options: Namespace) -> int:
-    """Delete a conversation, or all of a tenant, once whoever asked for it has said yes."""
+    """Delete a conversation, or everything of a tenant, after a confirmation."""
     whole = isinstance(options.session, Default)
     if whole and isinstance(options.tenant, Default):
         raise WrongUsage(
@@ -50,7 +50,7 @@ def _delete_session(engine: Engine, options: Namespace) -> int:
 
 
 def sweep(options: Namespace) -> int:
-    """Delete what nothing needs any more."""
+    """Delete everything that has expired or is not needed any more."""
     with opening.engine_to_read(options) as engine, output.working("sweeping"):
         gone = engine.sweep()
     if options.json:

@@ -1,4 +1,4 @@
-"""byref doctor: what is installed, what can be reached, which walls are in force, what a run costs here."""
+"""byref doctor: what is installed, what can be reached, which walls are in force, and what a run costs on this machine."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from byref_sandbox import NO_BOUNDARY, Sandbox, SandboxUnavailable, probe
 from byref_sandbox.code import sqltext
 
 WARM_RUNS = 5
-"""Of which the fastest is told."""
+"""Runs of which the fastest is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     part: str
     """python, package, extra, database, blobs, wall or sandbox"""
     name: str
     state: str
-    """ok, missing or optional (missing, and only some uses need it)"""
+    """ok, missing or optional (missing, but only some uses need it)"""
     detail: str
     cost: str = ""
-    """Of a wall: what it takes of a sandbox's start and of each run."""
+    """For a wall: the time it adds to a sandbox's start and to each run."""
 
 
 def doctor(options: Namespace) -> int:
-    """Report; exit code 1 where something that byref needs is missing."""
+    """Print the report; return exit code 1 if something that byref needs is missing."""
     with output.working("looking"):
         findings = [*_python(), *_packages(), _database(options), *_blobs(options), *_sandbox(options)]
     healthy = all(finding.state != "missing" for finding in findings)
@@ -67,7 +67,7 @@ def _python() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    """Every package that byref's metadata names, once: those that byref needs, then those that only its extras bring."""
+    """Report each package in byref's metadata once: first those byref always needs, then those that only its extras need."""
     core: dict[str, str] = {}
     extras: dict[str, list[str]] = {}
     for requirement in _requirements("byref"):
@@ -93,7 +93,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _brought(requirement: str) -> Iterator[str]:
-    """What the extras of a requirement, as `sqlalchemy[asyncio]`, bring beside the package itself."""
+    """Yield the packages that a requirement's extras add, as in `sqlalchemy[asyncio]`, without the package itself."""
     asked = re.match(r"[\w.-]+\[([\w,. -]+)\]", requirement)
     for each in asked[1].split(",") if asked else ():
         yield from (_name(one) for one in _requirements(_name(requirement)) if _extra(one) == each.strip())
@@ -136,7 +136,7 @@ def _database(options: Namespace) -> Finding:
 
 
 def _blobs(options: Namespace) -> Iterator[Finding]:
-    """The store of objects, if one is named: its listing is asked for."""
+    """Check the object store, if the options name one, by listing it."""
     if options.blobs is None:
         return
     try:
@@ -178,7 +178,7 @@ def _took(startup_ms: float, run_us: float) -> str:
 
 
 def _cost(jail: str) -> str:
-    """Measure what a run costs on this machine: the start, which a process pays once, and a warm `1+1`."""
+    """Measure the cost of a run on this machine: the start, paid once in a process, and a warm `1+1`."""
     with Sandbox(jail="full" if jail == "full" else "language-only") as sandbox:
         began = time.perf_counter()
         sandbox.start()
@@ -197,5 +197,5 @@ def _cost(jail: str) -> str:
 def _safe(url: str) -> str:
     try:
         return safe(parsed(url))
-    except Exception:  # noqa: BLE001  what is no URL may have a password anywhere
+    except Exception:  # noqa: BLE001  a string that is not a URL may have a password anywhere, so it is not quoted
         return "--db"

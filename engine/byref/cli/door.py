@@ -1,7 +1,7 @@
-"""What a request has to be before anything is made of it: a body, a session, a process.
+"""Checks each HTTP request before memory, a session or a process is spent on it.
 
-The SDK makes a session of whatever is posted without one, and looks only then at where it comes from. Here a session is made
-by a sound `initialize` alone, and of each tenant there are only so many.
+The SDK makes a session for any POST without one, and checks the request's origin only afterwards. Here only a valid `initialize`
+makes a session, and each tenant has a limited number of them.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from byref.errors import InvalidId
 PATH = "/mcp"
 METHODS = ("GET", "POST", "DELETE")
 MAX_REQUESTS = 1_000
-"""Under way at once, streams of events among them."""
+"""Requests in progress at once, including event streams."""
 KEPT_REQUESTS = 10
-"""For each of several tenants, if the others have taken all."""
+"""Requests kept free for each of several tenants when the others have taken all the rest."""
 MAX_SESSIONS = 1_000
-"""Connections of the protocol (`Mcp-Session-Id`)."""
+"""Sessions of the protocol (`Mcp-Session-Id`)."""
 ROOM_SECONDS = 60.0
-"""A session without a request for so long is ended when its tenant needs the room."""
+"""A session without a request for so long may be ended when its tenant needs the room for another."""
 MAX_BODIES_BYTES = 256 << 20
-"""Of a tenant's requests under way; one that would be more waits, before it is read."""
+"""Bodies of one tenant's requests in progress; a request that would exceed it waits before its body is read."""
 MAX_VALUES = 1_000_000
-"""Of a body's JSON: each costs a hundred times its bytes, in memory and in time that all requests wait."""
+"""Values in a body's JSON: each costs a hundred times its bytes in memory, and all requests wait while it is parsed."""
 MAX_INITIALIZE_BYTES = 256 << 10
 MAX_INITIALIZE_VALUES = 10_000
 
@@ -52,13 +52,13 @@ _VERSION = "mcp-protocol-version"
 _ONCE = ("authorization", "content-type", "origin", _SESSION_ID, SESSION_HEADER)
 BY_REFERENCE = 'data that a tool returned before goes by reference instead, "$name" or {"$var": "name"}'
 PIECE_BYTES = 256 << 10
-"""Of a body, looked at before it is another request's turn."""
+"""Bytes of a body that are examined before other requests have their turn."""
 RETRY = "10"
-"""Seconds after which a client may come again, if there was no room."""
+"""Seconds (`Retry-After`) after which a client may come again if there was no room."""
 
 
 class Refused(Exception):
-    """A request is not taken. The text says why, to whoever reads the answer."""
+    """A request is refused. The text tells the client why."""
 
     def __init__(
         self, status: int, reason: str, *, code: int = INVALID_REQUEST, id: Any = None, **headers: str
@@ -78,7 +78,7 @@ class _Session:
 
 
 class Door:
-    """Before the SDK's application: looks at each request, and counts what is made of it."""
+    """Stands in front of the SDK's application: checks each request, and counts requests, sessions and bodies."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Door:
         self._requests = Shares(MAX_REQUESTS, several=several, kept=KEPT_REQUESTS)
         self._places = Shares(MAX_SESSIONS, several=several)
         self._sessions: dict[str, _Session] = {}
-        """Those that were used longest ago first."""
+        """Sessions by id, the one unused for longest first."""
         self._bodies = _Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,10 +126,10 @@ class Door:
         except Refused as refused:
             await refused.answer(scope, receive, send)
 
-    # What needs no more than the headers
+    # Checks that need only the headers
 
     def _check_sender(self, scope: Scope, headers: Headers) -> None:
-        """Whether the request is for this server, and from a page that may send it."""
+        """Check that the request is for this server, and from a web page that may send it."""
         if scope["path"].rstrip("/") != PATH:
             raise Refused(404, f"there is nothing here but {PATH}")
         if not self._is_host(headers.get("host", "")):
@@ -152,7 +152,7 @@ class Door:
         return AuthenticatedUser(found)
 
     def _check_form(self, scope: Scope, headers: Headers) -> int:
-        """Return how many bytes the body may have."""
+        """Check the method and the headers; return how many bytes the body may have."""
         method, is_legacy = scope["method"], _is_legacy(headers)
         allowed = METHODS if is_legacy else ("POST",)
         if method not in allowed:
@@ -179,7 +179,7 @@ class Door:
         return size
 
     def _session(self, method: str, headers: Headers, tenant: str) -> str | None:
-        """The session that a request is for; None if it is for none, or is to make one."""
+        """Return the session of a request; None if it has none, or is to make one."""
         id = headers.get(_SESSION_ID)
         if not _is_legacy(headers):
             return None
@@ -189,16 +189,18 @@ class Door:
             return None
         self._forget_idle()
         session = self._sessions.get(id)
+        # The same answer for a session that is missing and for another tenant's: ids of others cannot be probed.
         if session is None or session.tenant != tenant:
             raise Refused(404, "Session not found")
         session.used_at = time.monotonic()
+        # Moved to the end of the dictionary, which is kept in the order of last use.
         self._sessions[id] = self._sessions.pop(id)
         return id
 
     def _too_large(self) -> Refused:
         return Refused(413, f"the body of a request may have {self._max_body_bytes >> 20} MB; {BY_REFERENCE}")
 
-    # What is made of it
+    # Handling of the body and of the session
 
     async def _pass(
         self,
@@ -231,7 +233,7 @@ class Door:
 
     async def _pass_on(self, scope: Scope, id: str, receive: Receive, send: Send) -> None:
         if (session := self._sessions.get(id)) is None:
-            raise Refused(404, "Session not found")  # it has ended while the body came
+            raise Refused(404, "Session not found")  # it ended while the body arrived
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -249,7 +251,7 @@ class Door:
                 self._drop(id)
 
     async def _begin(self, scope: Scope, tenant: str, body: bytes, receive: Receive, send: Send) -> None:
-        """Make a session, if that is what is asked for."""
+        """Make a session, if the request is a valid `initialize` and there is room."""
         if len(body.strip()) > MAX_INITIALIZE_BYTES or await _has_more_values(body, MAX_INITIALIZE_VALUES):
             reason = f"initialize may have {MAX_INITIALIZE_BYTES >> 10} KB, and {MAX_INITIALIZE_VALUES:,} values"
             raise Refused(413, reason)
@@ -287,7 +289,7 @@ class Door:
             await self._end(made)
 
     async def _make_room(self, tenant: str) -> bool:
-        """End the session that a tenant has not used for longest, if that is long enough."""
+        """End the tenant's session that was idle longest, if that is long enough; return whether there was one."""
         self._forget_idle()
         before = time.monotonic() - ROOM_SECONDS
         for id, session in self._sessions.items():
@@ -297,7 +299,7 @@ class Door:
         return False
 
     async def _end(self, id: str) -> None:
-        """End a session as its client would."""
+        """End a session by sending the SDK the DELETE that its client would send."""
         if (session := self._sessions.get(id)) is None:
             return
         headers = [(b"host", b"localhost"), (_SESSION_ID.encode(), id.encode())]
@@ -325,7 +327,7 @@ class Door:
         self._drop(id)
 
     def _forget_idle(self) -> None:
-        """Forget those that the SDK has ended by itself."""
+        """Forget sessions that the SDK has ended because they were idle."""
         before = time.monotonic() - self._idle_seconds
         while self._sessions and (id := next(iter(self._sessions))) and self._sessions[id].used_at < before:
             self._forget(id)
@@ -335,7 +337,7 @@ class Door:
             self._places.give_back(session.tenant)
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """The whole body; None if the client has left meanwhile."""
+        """Return the whole body; None if the client has left."""
         body = bytearray()
         while True:
             message = await receive()
@@ -348,20 +350,20 @@ class Door:
                 return bytes(body)
 
     def _drop(self, id: str) -> None:
-        """Take what was ended by DELETE from the SDK (2.1), which would keep it for ever."""
+        """Remove a session that DELETE ended from the SDK's tables: version 2.1 would keep it for ever."""
         self._manager._server_instances.pop(id, None)
         self._manager._session_owners.pop(id, None)
 
 
 class _Bodies:
-    """The bytes of bodies that each tenant has under way."""
+    """Counts the bytes of each tenant's bodies in progress."""
 
     def __init__(self) -> None:
         self._bytes: Counter[str] = Counter()
         self._changed = anyio.Event()
 
     async def take(self, tenant: str, size: int) -> None:
-        """Wait until there is room; for a first body there always is."""
+        """Wait until there is room; a tenant's first body always has room."""
         while size and self._bytes[tenant] and self._bytes[tenant] + size > MAX_BODIES_BYTES:
             await self._changed.wait()
         self._bytes[tenant] += size
@@ -375,22 +377,22 @@ class _Bodies:
 
 
 def _inside(scope: Scope, user: AuthenticatedUser | None) -> Scope:
-    """A request as the SDK wants it, which takes one spelling alone of what the door has looked at."""
+    """Return the request's scope in the one spelling that the SDK accepts, where the door accepts several."""
     kind = (b"content-type", b"application/json")
     headers = [kind if header[0] == kind[0] else header for header in scope["headers"]]
     return {**scope, "path": PATH, "headers": headers, **({} if user is None else {"user": user})}
 
 
 def _is_legacy(headers: Headers) -> bool:
-    """Whether a request is of the protocol with sessions, as the SDK tells it."""
+    """Tell whether a request is of the protocol with sessions, by the SDK's own rule."""
     return headers.get(_VERSION, LATEST_HANDSHAKE_VERSION) in HANDSHAKE_PROTOCOL_VERSIONS
 
 
 def _check_initialize(body: bytes) -> str | int:
-    """Return the id of a request to begin a session.
+    """Return the id of an `initialize` request.
 
     Raises:
-        Refused: it is none.
+        Refused: the body is not a valid one.
     """
     try:
         given = pydantic_core.from_json(body)
@@ -411,13 +413,14 @@ def _check_initialize(body: bytes) -> str | int:
 
 
 async def _has_more_values(body: bytes, most: int) -> bool:
-    """Whether JSON has more values than that, told before it is decoded: by what stands outside of its texts."""
+    """Tell whether JSON has more than `most` values, without parsing it: by counting separators outside of strings."""
+    # Counting in the whole text, strings included, only overestimates, so few separators need no closer look.
     if _values(body) <= most:
         return False
     found, is_inside, begin = 0, False, 0
     while begin < len(body):
         end = begin + PIECE_BYTES
-        while body[end - 1 : end] == b"\\":  # what is escaped stays with it
+        while body[end - 1 : end] == b"\\":  # do not separate a backslash from what it escapes
             end += 1
         texts = body[begin:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         found += _values(b"".join(texts[is_inside::2]))
@@ -434,7 +437,7 @@ def _values(text: bytes) -> int:
 
 
 def _is_error(answer: bytes) -> bool:
-    """Whether the stream of events that answers a request ends with an error."""
+    """Tell whether the event stream that answers a request contains an error."""
     for line in answer.splitlines():
         if line.startswith(b"data:"):
             try:
@@ -447,7 +450,7 @@ def _is_error(answer: bytes) -> bool:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """What gives a body again that was read."""
+    """Return a `receive` that yields a body that was already read, then the further messages."""
     is_given = False
 
     async def received() -> Message:

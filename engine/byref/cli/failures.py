@@ -1,4 +1,4 @@
-"""How the command ends: one helpful line instead of a traceback, and an exit code."""
+"""How the command ends: with one helpful line instead of a traceback, and with an exit code."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from byref.errors import one_line
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
-"""128 + SIGINT, as a shell reports it."""
+"""128 + SIGINT, as shells report it."""
 READER_GONE = 141
 """128 + SIGPIPE."""
 ERROR_CHARS = 4_000
-"""Of an error's line."""
+"""Length of an error's line."""
 
 
 class Failed(Exception):
-    """The operation failed; the text is for the one who typed the command."""
+    """The operation failed; the text is for the person at the shell."""
 
 
 class WrongUsage(Exception):
-    """The command line makes no sense; the text says what was expected."""
+    """The command line is wrong; the text says what was expected."""
 
 
 def is_debugging() -> bool:
-    """Tell whether tracebacks are wanted."""
+    """Tell whether the user wants tracebacks."""
     return os.environ.get("BYREF_DEBUG", "") not in ("", "0")
 
 
 @contextlib.contextmanager
 def warnings_on_stderr() -> Iterator[None]:
-    """Let what the library and all that it uses warn of be single lines on standard error.
+    """Print warnings and log records of all libraries as single lines on standard error.
 
-    A program that calls the command, and has handlers of its own, goes on to get what libraries log.
+    If a program calls the command and has log handlers of its own, they still get the records of other libraries.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(_Line())
@@ -60,9 +60,10 @@ def warnings_on_stderr() -> Iterator[None]:
 
 
 def open_what_is_closed() -> None:
-    """Have something at each standard stream that the command was started without, of which no read or write succeeds.
+    """Put a file at each standard stream that is closed; reading from it or writing to it fails.
 
-    Else the next file that is opened would be there, a database say, and be written to. What goes to standard error is lost.
+    Otherwise the next file to be opened, such as a database, would get that descriptor's number, and output would be written into
+    it. Messages for a closed standard error are lost.
     """
     for name, number, flags, mode in (
         ("stdin", 0, os.O_WRONLY, "r"),
@@ -72,17 +73,17 @@ def open_what_is_closed() -> None:
         if getattr(sys, name) is None:
             with contextlib.suppress(OSError):
                 if (opened := os.open(os.devnull, flags)) != number:
-                    os.close(opened)  # somebody has opened something there already
+                    os.close(opened)  # another file already has that number
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 @contextlib.contextmanager
 def writing() -> Iterator[None]:
-    """Tell what standard output does not take from whatever else fails.
+    """Tell errors of standard output from any others.
 
     Raises:
-        Failed: the disk is full, say, or it is closed.
-        BrokenPipeError: whoever read it has gone.
+        Failed: standard output cannot be written to, e.g. because the disk is full or it is closed.
+        BrokenPipeError: the reader of standard output has gone.
     """
     try:
         yield
@@ -94,12 +95,12 @@ def writing() -> Iterator[None]:
 
 
 def _leave_output() -> None:
-    """Keep the interpreter from trying to write the rest when it ends."""
+    """Keep the interpreter from writing its buffered output at exit, which would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def exit_code(error: BaseException) -> int:
-    """Report an error and return the exit code that stands for it."""
+    """Report an error and return its exit code."""
     if isinstance(error, BrokenPipeError):
         _leave_output()
         return READER_GONE
@@ -123,7 +124,7 @@ def _message(error: BaseException) -> str:
 
 
 def _say(message: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # nobody is there to read it
+    with contextlib.suppress(OSError, ValueError):  # nobody reads standard error
         sys.stderr.write(f"byref: {one_line(message, ERROR_CHARS)}\n")
 
 
@@ -139,7 +140,7 @@ def _warn(
 
 
 class _Line(logging.Formatter):
-    """One line a record, whoever logs it; tracebacks only where they are wanted."""
+    """Formats each log record as one line; tracebacks are added only if the user wants them."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"byref: {line_of(record)}"

@@ -1,4 +1,4 @@
-"""The verb that stands between an MCP client and its servers: gateway."""
+"""The verb `gateway`: a proxy between an MCP client and its servers."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ except ImportError as error:
     raise missing("byref gateway", "mcp", "mcp") from error
 
 LEAVE_SECONDS = 10.0
-"""Servers get some seconds to end by themselves, then they are ended; after these so is the gateway."""
+"""Seconds to leave: servers exit by themselves or are killed; what is left then is ended with the gateway's process."""
 IDLE_SECONDS = 1_800.0
-"""After its last request an HTTP client's connection, and with it its servers, are ended."""
+"""An HTTP client's connection, and with it its servers, ends so long after its last request."""
 SWITCH_SECONDS = 0.001
-"""After which a thread lets others have their turn, Python's default is 5 ms: the loop has to wait for many of them."""
+"""Seconds after which a thread must let others run (Python's default is 5 ms): the event loop often waits for several threads."""
 COLLECTED = (10_000, 10, 100)
-"""Objects after which the youngest are looked through for cycles, and how often until the older ones are. To go through all of
-the gateway's takes 0.13 s in which nothing else runs; by Python's default of (700, 10, 10) a server has that done at will."""
+"""Thresholds of the garbage collector. A full collection of the gateway's objects takes 0.13 s, in which nothing else runs; with
+Python's default of (700, 10, 10) a server could cause one at will."""
 MAX_BODY_BYTES = 64 << 20
-"""Of a request over HTTP: arguments of tools of others may be files."""
+"""Body of a request over HTTP: arguments of other servers' tools may contain files."""
 
 
 def gateway(options: Namespace) -> int:
-    """Stand in front of the servers until the client leaves, or until a signal."""
+    """Serve until the client leaves or a signal comes."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(*COLLECTED)
     config = _config(options)
@@ -71,7 +71,7 @@ def _config(options: Namespace) -> GatewayConfig:
 
 
 def _database(options: Namespace) -> str:
-    """The database that was named; else a file of the user's own, as clients start commands in any folder."""
+    """Return the database that was named, or else a file in the user's state folder: clients start commands in any folder."""
     given: str = options.db
     if given is not DEFAULT_DB:
         return given
@@ -80,7 +80,7 @@ def _database(options: Namespace) -> str:
         try:
             make_folders(folder)
         except OSError:
-            if not folder.is_symlink():  # else it leads nowhere, which is told
+            if not folder.is_symlink():  # a link that leads nowhere is reported below
                 continue
         try:
             check_own(folder)

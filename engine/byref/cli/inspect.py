@@ -1,4 +1,4 @@
-"""The verbs that look: sessions, tenants, show, ledger, explain, history."""
+"""The verbs that read: sessions, tenants, show, ledger, explain, history."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from byref.references.targets import expired
 from byref.session import HistoryEntry, Session
 
 NAMED = 50
-"""Newest variables that an error names."""
+"""Newest variables that an error lists."""
 READ_CHARS = 60
-"""Of what the model read, in a list."""
+"""Characters, in a list, of what the model read."""
 
 
 def sessions(options: Namespace) -> int:
-    """List the conversations."""
+    """List a tenant's conversations."""
     behind = None if options.after is None else (options.tenant, options.after)
     whose = None if options.all_tenants else options.tenant
     with opening.engine_to_read(options) as engine:
@@ -82,7 +82,7 @@ def tenants(options: Namespace) -> int:
 
 
 SUMS = ("bytes", "in", "out", "saved", "usd")
-"""Columns of what is stored, of the tokens that providers counted, of tokens that no model read, and of the cost."""
+"""Columns of sums: bytes stored, tokens that providers counted, tokens that no model had to read, and cost."""
 
 
 def _sums(info: SessionInfo | TenantInfo) -> tuple[object, ...]:
@@ -90,7 +90,7 @@ def _sums(info: SessionInfo | TenantInfo) -> tuple[object, ...]:
 
 
 def show(options: Namespace) -> int:
-    """List a session's variables and artifacts, or print one thing whole."""
+    """List a session's variables and artifacts, or print one of them whole."""
     with opening.engine_to_read(options) as engine:
         session = opening.session_to_read(engine, options)
         if options.what is None:
@@ -148,7 +148,7 @@ def ledger(options: Namespace) -> int:
 
 
 def explain(options: Namespace) -> int:
-    """Say why an output took its route."""
+    """Print why an output took its route."""
     with opening.engine_to_read(options) as engine:
         session = opening.session_to_read(engine, options)
         try:
@@ -156,7 +156,7 @@ def explain(options: Namespace) -> int:
                 int(options.key) if options.key.isascii() and options.key.isdecimal() else options.key
             )
         except ConfigurationError:
-            found = session.explain(options.key)  # a call id may be a number
+            found = session.explain(options.key)  # a call id may be a number too
     if options.json:
         output.json(dataclasses.asdict(found))
     else:
@@ -165,7 +165,7 @@ def explain(options: Namespace) -> int:
 
 
 def history(options: Namespace) -> int:
-    """List what tools returned, and what the model read of it."""
+    """List the outputs of tools, and what the model read of each."""
     with opening.engine_to_read(options) as engine:
         session = opening.session_to_read(engine, options)
         entries = session.history(after=options.after or 0, limit=options.limit)
@@ -181,12 +181,12 @@ def history(options: Namespace) -> int:
 
 
 def _note_more(options: Namespace, last: str | int, whose: str = "") -> None:
-    """Say how a list that ended at its limit goes on."""
+    """Say how to get the next page of a list that ended at its limit."""
     output.note(f"there may be more: {whose}--after {shlex.quote(str(last))}")
 
 
 def _page(session: Session, after: str | None, limit: int | None) -> tuple[list[Variable], list[Artifact]]:
-    """Variables, and then artifacts, behind one of either."""
+    """Return a page of variables and then artifacts, after the variable or artifact `after`."""
     if after is not None and listing.ID.fullmatch(after):
         return [], session.artifacts(after=after, limit=limit)
     bound = session.variables(after=after, limit=limit)
@@ -247,7 +247,7 @@ def _show_one(session: Session, what: str, *, as_json: bool) -> None:
 
 
 def _variable(session: Session, name: str) -> Variable | None:
-    """A variable by its name, and by no alias."""
+    """Return a variable by its name; an alias does not count."""
     bare, scope = name.removeprefix("$"), session._scope
     found = scope.read(lambda connection: variables.find(connection, scope.source, scope.row, [bare]))
     return found[bare] if bare in found and found[bare].name == bare else None
@@ -292,7 +292,7 @@ def _ledger_row(entry: Entry) -> tuple[object, ...]:
 
 
 def _in_words(row: tuple[object, ...]) -> str:
-    """What is text of a row of the ledger, in one cell."""
+    """Return the texts of a ledger row as one cell."""
     _, kind, tool, call, route, reason, *_, given, made, _ = row
     of = " ".join(str(part) for part in (kind, tool, call) if part)
     if route:
@@ -306,7 +306,7 @@ def _dollars(cost: Decimal | None) -> str | None:
 
 
 def _came(original: Artifact | str | list[Any] | None) -> str:
-    """An output as it came: by reference where it is stored."""
+    """Describe an output as it came; a stored one by reference."""
     match original:
         case Artifact():
             return f"{original.id}, {original.size_bytes:,} bytes"
@@ -340,7 +340,7 @@ def _history_record(entry: HistoryEntry) -> dict[str, Any]:
 
 
 def _moment(moment: datetime) -> str:
-    """To the second in a pipe; to the minute, in UTC as well, on a terminal."""
+    """Format a time: in UTC, to the minute on a terminal and to the second in a pipe."""
     if output.is_terminal():
         return moment.strftime("%Y-%m-%d %H:%M")
     return moment.isoformat(sep=" ", timespec="seconds")

@@ -1,4 +1,4 @@
-"""From a command line to a verb and an exit code. The library is imported by the verbs alone."""
+"""Runs the verb of a command line. Only the verbs' modules import the library, so that help is fast."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VERBS = {
     "mcp": "mcp",
     "gateway": "gateway",
 }
-"""The module of each verb; its function has the verb's name."""
+"""The module of each verb; the function in it has the verb's name."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _verb(options)(options)
             with writing():
                 sys.stdout.flush()
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the last place there is
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the outermost handler
         return exit_code(error)
     return code
 

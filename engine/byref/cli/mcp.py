@@ -1,4 +1,4 @@
-"""The verb that serves other programs' models: mcp."""
+"""The verb `mcp`: serves the models of other programs."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ POLICY = Policy(
     ledger_ttl=timedelta(days=30),
     tools=(*Policy().tools, "list_artifacts", "store_artifact"),
 )
-"""A server never learns how full the context of its client's model is; and nobody comes to delete its sessions."""
+"""A server never learns how full the context of its client's model is, and nobody deletes its sessions."""
 LEAVE_SECONDS = 2.0
-"""Calls that are under way get so long to end, once the client has left or a signal came."""
+"""Seconds for calls in progress to end after the client has left or a signal came."""
 IDLE_SECONDS = 24 * 3600.0
-"""After its last request a client's connection (`Mcp-Session-Id`) is forgotten."""
+"""A client's session (`Mcp-Session-Id`) is forgotten so long after its last request."""
 MAX_BODY_BYTES = 4 << 20
 
 
 def mcp(options: Namespace) -> int:
-    """Serve the Model Context Protocol until the client leaves, or until a signal."""
+    """Serve the Model Context Protocol until the client leaves or a signal comes."""
     place = serving.place_of(options)
     session = None if isinstance(options.session, Default) else options.session
     if place is None and session is None:

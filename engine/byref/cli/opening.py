@@ -1,4 +1,4 @@
-"""Opening what the options name: the database, the session, the file."""
+"""Opens the database, the session or the file that the options name."""
 
 from __future__ import annotations
 
@@ -28,27 +28,28 @@ from byref.stores.paths import open_to_read
 from byref_sandbox import Sandbox
 
 POLICY = Policy(on_storage_failure="raise")
-"""A turn need not survive a database that is down: whoever typed the command is to know."""
+"""Storage failures are raised: the person at the shell must know of them, and no turn of an agent must go on without storage."""
 
 NAMED = 5
-"""Tenants that the error for a missing session names."""
+"""Tenants that the error for a missing session lists."""
 
 
 _ADDRESS = re.compile(
     r"://|^sqlite:|:.*@|\b(host|hostaddr|user|password|passfile|dbname|service|ssl\w+)\s*=", re.I | re.S
 )
-"""What is no path, though not always a URL either: it may have a password, so that nothing quotes it or makes such a file."""
+"""Matches what is surely not a path, though it may be an invalid URL. It may contain a password, so it is never quoted in an error
+or used as the name of a new file."""
 
 
 def database_url(options: Namespace) -> str:
-    """Return the database's URL; a path is one of SQLite."""
+    """Return the database's URL; a path becomes a URL of SQLite."""
     given: str = options.db
     return given.strip() if _ADDRESS.search(given) else f"sqlite:///{given}"
 
 
 @contextmanager
 def engine_to_write(options: Namespace, policy: Policy = POLICY) -> Iterator[Engine]:
-    """An engine that makes a SQLite file where there is none."""
+    """Yield an engine; it makes the SQLite file if there is none."""
     url, store = database_url(options), blobs(options)
     with output.working("opening the database"):
         engine = Engine(
@@ -65,7 +66,7 @@ def engine_to_write(options: Namespace, policy: Policy = POLICY) -> Iterator[Eng
 
 @contextmanager
 def engine_to_read(options: Namespace) -> Iterator[Engine]:
-    """An engine on a database that is there; its sandbox is never started, for nothing is run."""
+    """Yield an engine on an existing database; its sandbox is never started, because nothing is run."""
     url = database_url(options)
     if (missing := missing_file(url)) is not None:
         raise Failed(f"there is no database {str(missing)!r}: name one with --db or BYREF_DB")
@@ -76,12 +77,12 @@ def engine_to_read(options: Namespace) -> Iterator[Engine]:
 
 
 def blobs(options: Namespace) -> BlobStore | None:
-    """Return the store of objects that the options name, made if need be; None: bytes are in the database."""
+    """Return the object store that the options name, and make its folder if needed; None: bytes are in the database."""
     return None if options.blobs is None else store_at(options.blobs)
 
 
 def blobs_to_read(options: Namespace) -> BlobStore | None:
-    """Return the store of objects that the options name; looking does not make a folder."""
+    """Return the object store that the options name; reading does not make its folder."""
     if options.blobs is not None and "://" not in options.blobs and not Path(options.blobs).expanduser().is_dir():
         raise Failed(
             f"there is no folder {shown_place(options.blobs)!r} of objects: name one with --blobs or BYREF_BLOBS"
@@ -90,23 +91,23 @@ def blobs_to_read(options: Namespace) -> BlobStore | None:
 
 
 def missing_file(url: str) -> Path | None:
-    """Return the path of the SQLite file that a URL names, if it is not there."""
+    """Return the path of the SQLite file that a URL names, if the file does not exist."""
     try:
         path = sqlite_path(parsed(url))
-    except ConfigurationError:  # which opening it says
+    except ConfigurationError:  # opening the URL reports this
         return None
     return path if path is not None and not path.exists() else None
 
 
 def session_to_write(engine: Engine, options: Namespace) -> Session:
-    """The session that the options name, made if need be."""
+    """Return the session that the options name; make it if there is none."""
     return engine.session(
         options.session, tenant=options.tenant, model=options.model, context_window=options.context_window
     )
 
 
 def session_to_read(engine: Engine, options: Namespace) -> Session:
-    """The session that the options name; looking does not make one."""
+    """Return the session that the options name; reading does not make it."""
     name, tenant = lifecycle.check_id("--session", options.session), lifecycle.check_id("--tenant", options.tenant)
     if engine.database.read(lambda connection: lifecycle.find_session(connection, tenant, name)) is None:
         raise no_session(engine, options)
@@ -114,7 +115,7 @@ def session_to_read(engine: Engine, options: Namespace) -> Session:
 
 
 def no_session(engine: Engine, options: Namespace) -> Failed:
-    """The error for a session that is not there: it names the tenants that have one of that name, or what lists all."""
+    """Return the error for a missing session; it names tenants that have one of this name, or the command that lists all."""
     owners = engine.database.read(lambda connection: lifecycle.tenants_with(connection, options.session))
     missing = f"there is no session {options.session!r} of tenant {options.tenant!r}"
     if len(owners) == 1:
@@ -128,7 +129,7 @@ def no_session(engine: Engine, options: Namespace) -> Failed:
 
 
 def command(options: Namespace, *words: str) -> str:
-    """Return a command line on the same database, ready for a shell: what the environment says already is left out."""
+    """Return a command on the same database, quoted for a shell; options that the environment already sets are left out."""
     named: list[str] = []
     if options.db != (os.environ.get("BYREF_DB") or DEFAULT_DB):
         named.append(_database_option(options.db))
@@ -143,14 +144,14 @@ def _database_option(given: str) -> str:
     try:
         return options_of(parsed(given)) if _ADDRESS.search(given) else f"--db {shlex.quote(given)}"
     except ConfigurationError:
-        return "--db URL"  # a URL that does not parse may have a password anywhere
+        return "--db URL"  # a URL that does not parse may have a password anywhere  # an invalid URL may have a password anywhere
 
 
 def confirmed(options: Namespace, loss: str) -> None:
-    """Let whoever typed a command that deletes say yes to what is lost: at the terminal, or by --yes.
+    """Ask for confirmation before a deletion: at the terminal, unless --yes was given.
 
     Raises:
-        Failed: the answer is no, or there is nobody to ask.
+        Failed: the answer is no, or there is no terminal.
     """
     if options.yes:
         return
@@ -164,7 +165,7 @@ def confirmed(options: Namespace, loss: str) -> None:
 
 @contextmanager
 def input_file(name: str, limit: int) -> Iterator[BinaryIO]:
-    """A file, or standard input for `-`; a file of more than `limit` bytes is refused."""
+    """Open a file, or standard input for `-`; a file of more than `limit` bytes is refused."""
     with ExitStack() as stack:
         try:
             if name == "-":
@@ -177,18 +178,18 @@ def input_file(name: str, limit: int) -> Iterator[BinaryIO]:
                     raise Failed(f"{name!r} is larger than {limit:,} bytes, the most that is taken in at once")
         except OSError as error:
             raise Failed(f"cannot read {name!r}: {error.strerror or error}") from error
-        except ValueError as error:  # a NUL in the name
+        except ValueError as error:  # the name has a NUL
             raise Failed(f"cannot read {name!r}: {error}") from error
         try:
             yield file
         except BrokenPipeError:
             raise
-        except OSError as error:  # of a read, for databases and output have errors of their own
+        except OSError as error:  # reading failed: databases and output raise other errors
             raise Failed(f"cannot read {name!r}: {error.strerror or error}") from error
 
 
 def read_input(limit: int) -> bytes:
-    """Return the bytes of standard input, at most `limit` of them."""
+    """Return the bytes of standard input, at most `limit`."""
     with input_file("-", limit) as file:
         content = file.read(limit + 1)
     if len(content) > limit:

@@ -1,4 +1,4 @@
-"""What the command prints: plain and stable in a pipe, tables and a spinner on a terminal."""
+"""The command's output: plain and stable in a pipe, tables and a spinner on a terminal."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MAX_TERMINAL_LINES = 200
-"""Of stored data shown on a terminal; a pipe gets all of it."""
+"""Lines of stored data shown on a terminal; a pipe gets all of it."""
 
 LOOSE_WIDTH = 20
-"""Of a column of data, which may be broken anywhere."""
+"""Least width of a `loose` column, whose cells may be broken anywhere."""
 
 
 def is_terminal() -> bool:
-    """Tell whether somebody reads standard output as it comes."""
+    """Tell whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def text(content: str) -> None:
-    """Print text, ended by a line break; on a terminal without the control characters by which data could steer it."""
+    """Print text with a final line break; on a terminal, control characters in the data are made visible so they cannot act."""
     shown = visible(content) if is_terminal() else encodable(content)
     _write(shown if shown.endswith("\n") else f"{shown}\n")
 
 
 def data(content: bytes) -> None:
-    """Print stored bytes: as they are in a pipe, the first lines of them on a terminal."""
+    """Print stored bytes: unchanged in a pipe, only the first lines on a terminal."""
     if not is_terminal():
         with writing():
             sys.stdout.flush()
@@ -50,9 +50,9 @@ def data(content: bytes) -> None:
 
 
 def json(value: object) -> None:
-    """Print any value as indented JSON, lone surrogates and all that JSON forbids replaced as `process` does.
+    """Print any value as indented JSON; lone surrogates and values that JSON forbids are replaced as `process` does.
 
-    On a terminal what could steer it, or would not be seen, is written as JSON's escapes.
+    On a terminal, control characters and invisible characters are written as JSON escapes.
     """
     import msgspec
 
@@ -63,7 +63,7 @@ def json(value: object) -> None:
 
 
 def note(message: str) -> None:
-    """Say something beside the output, on standard error; on a terminal its lines end between words."""
+    """Print a message on standard error; on a terminal it is wrapped between words."""
     shown = visible(message)
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
@@ -81,10 +81,10 @@ def table(
     spare: Sequence[str] = (),
     loose: Sequence[str] = (),
 ) -> None:
-    """Print rows: a table on a terminal, else lines of cells with tabs between them, the columns' names first.
+    """Print rows: as a table on a terminal, else as lines of cells separated by tabs, with the column names first.
 
-    On a terminal a column without a value is left out; where the rest is too wide so are, one after the other, those of
-    `spare`, which is said; then cells are broken between words, those of `loose` columns anywhere, and words last of all.
+    On a terminal, empty columns are left out. If the table is still too wide, the columns of `spare` are left out one after the
+    other, and a note names them. Then cells are wrapped: between words, in `loose` columns anywhere, and inside words last.
     """
     cells = _cells(rows)
     if not is_terminal():
@@ -113,7 +113,7 @@ def table(
 
 
 def fits(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
-    """Tell whether the terminal is wide enough for rows without a line break in any."""
+    """Tell whether the terminal is wide enough for the rows without wrapping a cell."""
     return _fit(_used(columns, _cells(rows)), _console().width)
 
 
@@ -128,7 +128,7 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:
 
 
 def _used(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """The cells of each column as a terminal shows them, without columns that have none; the first is always there."""
+    """Return each column's cells as a terminal shows them; empty columns are left out, except the first."""
     shown = {name: [errors.one_cell(visible(row[place])) for row in cells] for place, name in enumerate(columns)}
     return {name: column for name, column in shown.items() if not cells or any(column) or name == columns[0]}
 
@@ -138,19 +138,19 @@ def _natural(used: Mapping[str, Sequence[str]]) -> list[int]:
 
 
 def _least(used: Mapping[str, Sequence[str]], loose: Sequence[str]) -> list[int]:
-    """Return the widths below which words are broken."""
+    """Return for each column the width below which words are broken."""
     words = [_widest(word for cell in (name, *column) for word in cell.split()) for name, column in used.items()]
     return [min(width, LOOSE_WIDTH) if name in loose else width for name, width in zip(used, words, strict=True)]
 
 
 def _fit(used: Mapping[str, Sequence[str]], terminal: int, loose: Sequence[str] = ()) -> bool:
-    """Tell whether no cell has to be broken, but those of `loose` columns."""
+    """Tell whether no cell must be wrapped, except in `loose` columns."""
     widths = [LOOSE_WIDTH if name in loose else width for name, width in zip(used, _natural(used), strict=True)]
     return sum(widths) <= _room(used, terminal)
 
 
 def _widths(used: Mapping[str, Sequence[str]], terminal: int, loose: Sequence[str]) -> list[int]:
-    """Return the columns' widths: the widest give way first, down to where words are broken; beyond only if need be."""
+    """Return the columns' widths: the widest is narrowed first, down to the width of words, and further only if needed."""
     widths, room = _natural(used), _room(used, terminal)
     for least in (_least(used, loose), [1] * len(used)):
         while sum(widths) > room and any(width > low for width, low in zip(widths, least, strict=True)):
@@ -160,7 +160,7 @@ def _widths(used: Mapping[str, Sequence[str]], terminal: int, loose: Sequence[st
 
 
 def _room(used: Mapping[str, object], terminal: int) -> int:
-    """Of a line, what is left for cells: two spaces are between them."""
+    """Return the characters of a line that are left for cells: two spaces separate the columns."""
     return terminal - 2 * (len(used) - 1) - 1
 
 
@@ -172,7 +172,7 @@ def _widest(texts: Iterable[str]) -> int:
 
 @contextlib.contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show that something is going on, on standard error and only on a terminal."""
+    """Show a spinner on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -184,12 +184,12 @@ def working(what: str) -> Iterator[None]:
 
 
 def visible(content: str) -> str:
-    """Return text with what steers a terminal, or is not seen, written out, but for tabs and line breaks."""
+    """Return text with control and invisible characters written as escapes; tabs and line breaks stay."""
     return errors.visible(encodable(content))
 
 
 def encodable(content: str) -> str:
-    """Return text that the output's encoding takes; what it does not take is replaced."""
+    """Return text that the output's encoding can represent; other characters are replaced."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         content.encode(encoding)

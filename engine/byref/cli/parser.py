@@ -12,7 +12,7 @@ from byref.errors import one_line
 
 
 class Default(str):
-    """A value that nobody gave."""
+    """A default value; its type tells it from the same text given by the user."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class Verb(NamedTuple):
     arguments: tuple[tuple[str, dict[str, Any]], ...] = ()
     shown: tuple[str, ...] = ()
     otherwise: Mapping[str, str] = {}
-    """What its help says of global options that mean something else to it."""
+    """Help texts of global options that have another meaning for this verb."""
 
 
 def package_version() -> str:
@@ -56,7 +56,7 @@ def package_version() -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are plain: they quote what was typed."""
+    """A parser whose error messages fit on one line and cannot steer a terminal: they quote what was typed."""
 
     def error(self, message: str) -> NoReturn:
         super().error(one_line(message, 1_000))
@@ -95,7 +95,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """The same help at any width of the terminal, so that documentation can be held to it."""
+    """Formats help with the same width on any terminal, so that tests can compare it with the documentation."""
 
     def __init__(self, prog: str, **settings: Any) -> None:
         super().__init__(prog, max_help_position=26, width=100, **{k: v for k, v in settings.items() if k == "color"})
@@ -125,7 +125,9 @@ def _add_verb(verbs: Any, verb: Verb, prog: str) -> None:
 def _add_options(
     parser: argparse.ArgumentParser, *, shown: tuple[str, ...], keep: bool, otherwise: Mapping[str, str] | None = None
 ) -> None:
-    """Add every global option; without `keep` one that is not given leaves what stood before the verb alone."""
+    """Add every global option. Without `keep` an option has no default here, so that a value given before the verb is not
+    overwritten.
+    """
     for name, option in OPTIONS.items():
         settings = dict(option.settings)
         settings["default"] = option.default() if keep else argparse.SUPPRESS
@@ -228,13 +230,13 @@ OPTIONS = {
     ),
     "json": Option("--json", {"action": "store_true", "help": "print JSON"}, lambda: False),
 }
-"""By the name of the parsed value."""
+"""Global options by the attribute name of the parsed value."""
 
 _YES = ("--yes", {"action": "store_true", "help": "do it without being asked"})
 
 
 def _page(after: str, type_: Callable[[str], object] = str) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """Options of a list; `after` is what it goes on behind."""
+    """Return the options of a list with pages; `after` has the metavar of --after and a word for it."""
     metavar, words = after.split(": ")
     return (
         ("--limit", {"metavar": "N", "type": _limit, "help": "at most so many; default: all"}),
@@ -265,7 +267,7 @@ _SERVING: tuple[tuple[str, dict[str, Any]], ...] = (
         },
     ),
 )
-"""Of verbs that serve clients."""
+"""Options of the verbs that serve clients."""
 _EACH = "conversation of all clients (default: one of its own for each, or what an HTTP header X-Byref-Session names)"
 
 VERBS = (

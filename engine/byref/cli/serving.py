@@ -1,4 +1,4 @@
-"""Serving MCP, over standard input and output or over HTTP: where, to whom, and how it ends."""
+"""Serves MCP over standard input and output or over HTTP: the address, the clients allowed, and the end."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
 MAX_TOKENS_BYTES = 16 << 20
 CONNECTION_SECONDS = 2
-"""Requests over HTTP that are under way get so long to end, once the server is told to leave."""
+"""Seconds for HTTP requests in progress to end after a signal."""
 MAX_FILES = 16_384
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to serve, and whom."""
+    """The address to serve at, and who may connect."""
 
     host: str
     port: int
     tenants: Mapping[str, str]
-    """The tenant of each token; without any whoever reaches the server is the tenant of the command line."""
+    """The tenant of each token. Without tokens, every client is of the command line's tenant."""
     names: tuple[str, ...]
-    """By which clients reach it, as `Host` headers have them."""
+    """The names by which clients reach the server, in the form of `Host` headers."""
 
     @property
     def origins(self) -> str:
-        """A regular expression of the `Origin` headers that requests may have: else any page that a user opens could send them."""
+        """A regular expression for allowed `Origin` headers: without it, any web page that a user opens could send requests."""
         return f"(?i:https?://({'|'.join(map(re.escape, self.names))})(:[0-9]+)?)"
 
     @property
@@ -66,20 +66,22 @@ class Place:
         return len(set(self.tenants.values())) > 1
 
     def is_origin(self, origin: str) -> bool:
-        """Whether a page of this origin may send requests."""
+        """Tell whether a web page of this origin may send requests."""
         return re.fullmatch(self.origins, origin) is not None
 
     def is_host(self, host: str) -> bool:
-        """Whether a `Host` header names this server: a page may have its own name resolved to this machine's address."""
+        """Tell whether a `Host` header names this server: an attacker's web page may let its own name resolve to this machine's
+        address.
+        """
         name, port = _named(host)
         return name in self.names or f"{name}:{port}" in self.names
 
 
 def place_of(options: Namespace) -> Place | None:
-    """Return where the options say to serve; None: over standard input and output.
+    """Return the address to serve at; None: standard input and output.
 
     Raises:
-        WrongUsage: the options do not go together, or would serve whoever comes.
+        WrongUsage: the options contradict each other, or would serve anybody.
         Failed: the file of tokens cannot be used.
     """
     if options.http is None:
@@ -96,14 +98,13 @@ def place_of(options: Namespace) -> Place | None:
 def serve(
     server: Server[Any], place: Place | None, *, leave_seconds: float, idle_seconds: float, max_body_bytes: int
 ) -> None:
-    """Serve at `place`, or the client at standard input and output, until a signal or until that client leaves.
+    """Serve at `place`, or the client at standard input and output, until a signal comes or that client leaves.
 
-    The process is the server's own: threads cannot be stopped, so if it is still there `leave_seconds` later it is ended
-    with exit code 0. Over HTTP a connection without a request for `idle_seconds` is forgotten, and a body has at most
-    `max_body_bytes`.
+    The process is the server's own. Threads cannot be stopped, so a process that has not ended after `leave_seconds` is ended with
+    exit code 0. Over HTTP, a connection without a request for `idle_seconds` is forgotten, and a body has at most `max_body_bytes`.
 
     Raises:
-        Failed: the address is taken, or is none of this machine's.
+        Failed: the address is in use, or not an address of this machine.
     """
     last = threading.Timer(leave_seconds, os._exit, (0,))
     last.daemon = True
@@ -122,7 +123,7 @@ def serve(
     try:
         asyncio.run(work())
     except BaseException:
-        last.cancel()  # whoever called is told what went wrong
+        last.cancel()  # the caller reports the error
         raise
 
 
@@ -139,18 +140,18 @@ async def _serve_stdio(server: Server[Any], leave: Callable[[], None]) -> None:
             with claimed() as (given, taken):
                 async with client_messages(given, taken) as (reading, writing):
                     await server.run(reading, writing, server.create_initialization_options())
-                    leave()  # what is still to be written is written, unless the client does not read it either
+                    leave()  # begin the countdown now: the client may not read the rest of the output
         except* (BrokenPipeError, ConnectionResetError):
-            pass  # the client has gone without a word
+            pass  # the client has left without closing the protocol
         finally:
             stop()
 
 
 async def serve_http(server: Server[Any], place: Place, *, idle_seconds: float, max_body_bytes: int) -> None:
-    """Serve over HTTP, as `serve` does, until a signal."""
+    """Serve over HTTP, as `serve` does, until a signal comes."""
     with _listening(place.host, place.port) as sock, _many_files():
         host = f"[{place.host}]" if ":" in place.host else place.host
-        # The door looks at Host and Origin.
+        # The door checks Host and Origin, so the SDK's check is turned off.
         unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         app = server.streamable_http_app(
             streamable_http_path=PATH, transport_security=unchecked, max_request_body_size=max_body_bytes
@@ -179,7 +180,7 @@ async def serve_http(server: Server[Any], place: Place, *, idle_seconds: float, 
 
 @contextmanager
 def _many_files() -> Iterator[None]:
-    """Let the process have as many files open as it may: connections, and the pipes of servers, are more than the usual."""
+    """Raise the limit of open files: connections and the pipes of servers need more than the usual limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most) if soft != resource.RLIM_INFINITY else soft, hard))
@@ -190,7 +191,7 @@ def _many_files() -> Iterator[None]:
 
 
 def _address(given: str) -> tuple[str, int]:
-    """The host and port of `HOST:PORT`."""
+    """Return host and port of `HOST:PORT`."""
     host, _, port = given.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
@@ -211,7 +212,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _names(host: str, allowed: Sequence[str], *, has_tokens: bool) -> tuple[str, ...]:
-    """The names of the host, as `Host` headers have them."""
+    """Return the names of this server, in the form of `Host` headers."""
     names = list(allowed)
     if host in LOOPBACK:
         names += LOOPBACK
@@ -233,7 +234,7 @@ def _names(host: str, allowed: Sequence[str], *, has_tokens: bool) -> tuple[str,
 
 
 def _named(host: str) -> tuple[str, str]:
-    """Name and port of a `Host` header, as browsers write them; nothing if it is none."""
+    """Return name and port of a `Host` header as browsers write them; empty texts if it is invalid."""
     found = _HOST.fullmatch(host)
     if found is None:
         return "", ""
@@ -247,7 +248,7 @@ def _named(host: str) -> tuple[str, str]:
 
 
 def _tenants(options: Namespace) -> dict[str, str]:
-    """The tenant of each token."""
+    """Return the tenant of each token."""
     tenants = {token: options.tenant for token in [os.environ.get("BYREF_MCP_TOKEN")] if token}
     if options.tokens is None:
         return tenants

@@ -241,9 +241,7 @@ class _Link(_Connection):
                     self._tasks.start_soon(self._listen)
 
     def _aborted(self, message: Any) -> bool:
-        """Cancel a request by ending its stream, which is how it is cancelled since 2026; return whether the message is done
-        with.
-        """
+        """Cancel a request by ending its stream, as is done since 2026; return True if the message needs no sending."""
         if self._version not in MODERN_PROTOCOL_VERSIONS or not isinstance(message, JSONRPCNotification):
             return False
         scope = self._posts.get((message.params or {}).get("requestId", ""))
@@ -327,9 +325,7 @@ class _Link(_Connection):
         )
 
     async def _follow(self, id: RequestId, response: httpx2.Response) -> None:
-        """Deliver events until the answer has come; a stream that ends before is continued after its last event, if it has an
-        id.
-        """
+        """Deliver events until the answer has come; a stream that ends before is continued after its last event id."""
         last, pause, is_over = await self._events(response, id)
         for _ in range(RECONNECTS):
             if is_over or last is None:
@@ -345,9 +341,7 @@ class _Link(_Connection):
             await self._fail(id, CONNECTION_CLOSED, "the stream ended without an answer")
 
     async def _listen(self) -> None:
-        """Keep a stream open for the server's own messages, if it has one; a stream that keeps ending is reopened ever more
-        slowly.
-        """
+        """Keep a stream open for the server's own messages, if it has one; reopen it ever more slowly if it keeps ending."""
         last, has_one, short = None, False, 0
         while True:
             began, found, pause = time.monotonic(), None, RECONNECT_SECONDS

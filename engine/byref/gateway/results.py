@@ -1,4 +1,4 @@
-"""What upstream tools return, gated: small results pass as they are, big ones are stored and replaced."""
+"""Gates the results of upstream tools: small results pass unchanged, big ones are stored and replaced."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Json = dict[str, Any]
 logger = logging.getLogger("byref")
 
 MAX_RESULT_CHARS: Final = "anthropic/maxResultSizeChars"
-"""In a tool's `_meta`: how many characters of result its author wants the model to read."""
+"""Key in a tool's `_meta`: how many characters of a result the tool's author wants the model to read."""
 _MOST_CHARS = 10_000_000
 MAX_BESIDE_CHARS: Final = 65_536
-"""Of `_meta`, annotations and members that the protocol does not know, in one result: they are not gated, so that programs get
-what is theirs, and more than this is left out."""
+"""Bound in characters for the members of one result that are not gated: `_meta`, annotations and members that the protocol does not
+know. Programs get them as they are; all of them are left out if they are longer."""
 _READ = frozenset({"content", "structuredContent", "isError", "resultType"})
 _CONTENT: Final[Mapping[str, frozenset[str]]] = {
     "text": frozenset({"type", "text"}),
@@ -37,22 +37,23 @@ _CONTENT: Final[Mapping[str, frozenset[str]]] = {
     "audio": frozenset({"type", "data", "mimeType"}),
     "resource": frozenset({"type", "resource"}),
 }
-"""What of a block is measured; of one of another type all is."""
+"""The members of each type of block that are measured; of a block of another type, all are."""
 _OF_RESOURCES = frozenset({"uri", "mimeType", "text", "blob"})
 STRUCTURED_SINCE = "2025-06-18"
 
 
 def limit_of(tool: Mapping[str, Any]) -> int | None:
-    """Return how many characters of result a tool's author wants the model to read, if the definition says so."""
+    """Return how many characters of a result the tool's author wants the model to read, if the definition says so."""
     meta = tool.get("_meta")
     limit = meta.get(MAX_RESULT_CHARS) if isinstance(meta, dict) else None
     return limit if type(limit) is int and 0 < limit <= _MOST_CHARS else None
 
 
 def limited(policy: Policy, tool: str, limit: int, raw: Mapping[str, Any]) -> Policy:
-    """Return the policy for one result of a tool that declares a limit: within it the model reads all, else nothing of it.
+    """Return the policy for one result of a tool that declares a limit: within it the model reads the whole result, else none of
+    it.
 
-    What the host's own policy says of the tool goes before.
+    Settings of the host's own policy for this tool take precedence over the tool's declaration.
     """
     own = policy.tool(tool)
     if own.knobs:
@@ -78,9 +79,9 @@ def _characters(raw: Mapping[str, Any]) -> int:
 def process(
     engine: Engine, session: Session, raw: Json, *, tool: str, arguments: object, limit: int | None, version: str
 ) -> tuple[Json, bool]:
-    """Take a result into the session; return the result that the client gets, and whether something was stored.
+    """Take a result into the session; return the result for the client, and whether something was stored.
 
-    A result that the model reads whole is returned as it came, to the byte.
+    A result that the model reads whole is returned exactly as it came.
     """
     if limit is not None:
         policy = limited(session.policy, tool, limit, raw)
@@ -94,14 +95,14 @@ def process(
 
 
 def _beside(raw: Json) -> set[str]:
-    """The members of a result that are not the model's to read."""
+    """Return the names of a result's members that are not for the model."""
     if raw.keys().isdisjoint(("content", "structuredContent")):
         return {"_meta"} & raw.keys()
     return raw.keys() - _READ
 
 
 def _given(raw: Json) -> Any:
-    """What of a result is measured: what the protocol has for the model, or in a result of another form all of it."""
+    """Return the part of a result that is measured: the members for the model or, in a result of another form, everything."""
     read = {key: value for key, value in raw.items() if key not in _beside(raw)}
     if raw.keys().isdisjoint(("content", "structuredContent")):
         return read["toolResult"] if list(read) == ["toolResult"] else read
@@ -109,7 +110,7 @@ def _given(raw: Json) -> Any:
 
 
 def bounded(raw: Json, tool: str) -> Json:
-    """Return a result without what goes beside what is measured, where that is much: members of its own and of its blocks."""
+    """Return a result without its unmeasured members, its own and those of its blocks, if these are too long."""
     content, unread = raw.get("content"), _beside(raw)
     blocks = content if isinstance(content, list) else []
     parts: list[Any] = [{key: raw[key] for key in unread}, *(about for block in blocks if (about := _about(block)))]
@@ -121,7 +122,7 @@ def bounded(raw: Json, tool: str) -> Json:
 
 
 def _about(block: Any) -> list[Any]:
-    """What a block says beside its content."""
+    """Return the values of a block's members that are not its content."""
     known = _CONTENT.get(str(block.get("type"))) if isinstance(block, dict) else None
     if known is None:
         return []
@@ -131,7 +132,7 @@ def _about(block: Any) -> list[Any]:
 
 
 def plain(block: Any) -> Any:
-    """Return a block without what its type does not have; one of an unknown type as it is."""
+    """Return a block without members that its type does not have; a block of an unknown type is returned as it is."""
     known = _CONTENT.get(str(block.get("type"))) if isinstance(block, dict) else None
     if known is None:
         return block
@@ -142,13 +143,13 @@ def plain(block: Any) -> Any:
 
 
 def is_reshaped(policy: Policy, tool: str, given: Any) -> bool:
-    """Tell whether the model reads something else than came: a mapper's output, or data without its instructions."""
+    """Tell whether the model reads something other than what came: a mapper's output, or data without its instructions."""
     own = policy.tool(tool)
     return own.mapper is not None or own.template is not None or KEY in dump(given)
 
 
 def _replacement(raw: Json, result: Result, version: str) -> Json:
-    """What the client gets in the place of a result that is stored, or that the model reads otherwise than it came."""
+    """Return the client's result in place of one that was stored or reshaped."""
     links = mcp_content.links(result)
     made = mcp_content.tool_result(result.content, version=version, is_error=result.is_error, links=links)
     kept = {*_beside(raw), "isError", "resultType"}
@@ -160,7 +161,7 @@ def _replacement(raw: Json, result: Result, version: str) -> Json:
 
 
 def _stored(result: Result) -> Json:
-    """For the application: what the model reads, and what is stored of the rest."""
+    """Return, for the application, what the model reads and what was stored."""
     return {
         "route": result.route,
         "variables": [variable.name for variable in result.variables],
@@ -173,7 +174,7 @@ def _stored(result: Result) -> Json:
 
 
 def for_version(result: Json, version: str) -> Json:
-    """Return a result as clients of a version of the protocol take it: blocks that it does not know become text."""
+    """Return a result with blocks that the client's protocol version does not know turned into text."""
     content = result.get("content")
     if not isinstance(content, list) or is_version_at_least(version, STRUCTURED_SINCE):
         return result
@@ -191,5 +192,5 @@ def _known(block: Any, version: str) -> Any:
 
 
 def failure(text: str) -> Json:
-    """Return a result that says to the model what went wrong."""
+    """Return a result that tells the model what went wrong."""
     return {"content": [{"type": "text", "text": without_surrogates(text)}], "isError": True}

@@ -1,7 +1,7 @@
-"""The gateway as an MCP server: whose request it is, and the conversation that answers it.
+"""The gateway as an MCP server: finds the conversation of each request, which answers it.
 
-The SDK's server owns transports, eras and the handshake; all requests are answered by a middleware, which gets them and
-gives results as they are, so that what this version of the SDK does not know passes as well.
+The SDK's server handles transports, protocol eras and the handshake. A middleware answers all requests: it gets them, and gives
+results, unparsed, so that members and methods unknown to this version of the SDK pass too.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ from byref.gateway.wire import capable, dumped, finished
 from byref.session import Session
 
 WORKERS = 32
-"""Threads of the engine's work; of several tenants none has more than half of them, and each has one in any case."""
+"""Threads for the engine's work; of several tenants none may use more than half of them, and each has at least one."""
 MAX_CONVERSATIONS = 100
-"""Each has processes of its own; of several tenants none has more than half of them, and who has none gets one."""
+"""Each conversation has server processes of its own. Of several tenants none may have more than half of them, and a tenant without
+one always gets one."""
 ROOM_SECONDS = 60.0
-"""A conversation without a request for so long is ended when its tenant needs the room."""
+"""A conversation without a request for so long may be ended when its tenant needs the room for another."""
 ENDING_SECONDS = 10.0
-"""How long that may take."""
+"""How long the end of that conversation may take."""
 IDLE_SECONDS = 1_800.0
-"""A conversation without a connection of its own ends so long after its last request."""
+"""A conversation that is not tied to a connection ends so long after its last request."""
 INTRODUCTION_SECONDS = 2.0
-"""How long the handshake waits for what servers would tell the model about themselves: clients give it little time."""
+"""How long the handshake waits for the servers' instructions to the model: clients give the handshake little time."""
 CAPABILITIES: dict[str, Any] = {
     "tools": {"listChanged": True},
     "prompts": {"listChanged": True},
@@ -58,7 +59,9 @@ logger = logging.getLogger("byref")
 
 
 class Gateway:
-    """Serves any number of clients. Each has servers of its own: what they remember of one client no other gets to see."""
+    """Serves any number of clients. Each has server processes of its own, so that what a server remembers of one client reaches no
+    other.
+    """
 
     def __init__(
         self,
@@ -83,10 +86,10 @@ class Gateway:
         self._opening: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._places = Shares(MAX_CONVERSATIONS, several=has_several_tenants)
         self._running: dict[Conversation, str] = {}
-        """Each with its tenant."""
+        """The tenant of each running conversation."""
         self._tasks: TaskGroup | None = None
         self.server: Server[Any] = Server("byref-gateway", version=own_version() or "0", lifespan=self._lifespan)
-        """To run over stdio, or by its `streamable_http_app()`."""
+        """The SDK's server: run it over stdio, or by its `streamable_http_app()`."""
         self.server.middleware.append(self._answer)
 
     @asynccontextmanager
@@ -134,12 +137,12 @@ class Gateway:
         return await (await self._conversation(ctx)).answer(ctx)
 
     async def _introduce(self, context: Context, call_next: CallNext) -> HandlerResult:
-        """Say what the gateway is; the servers start meanwhile."""
+        """Answer the handshake; the servers start meanwhile."""
         found = await call_next(context)
         result = dumped(found) if not isinstance(found, dict | None) else dict(found or {})
         modern = context.method == "server/discover"
         if modern and self._session is None and not names_its_session(context):
-            # A client that would be one of many under the same name gets a connection of its own by the handshake.
+            # Without a session's name, such clients would share one conversation: refused here, each gets its own by a handshake.
             result["supportedVersions"] = list(HANDSHAKE_PROTOCOL_VERSIONS)
             return finished(result, context)
         conversation = await self._conversation(context)
@@ -155,8 +158,9 @@ class Gateway:
         return None
 
     async def _conversation(self, context: Context) -> Conversation:
-        """The conversation of a request, made if need be."""
+        """Return the conversation of a request; make it if there is none."""
         tenant = self._tenant if isinstance(self._tenant, str) else self._tenant(context)
+        # Requests may come at once: the lock keeps two of them from making the same conversation twice.
         async with self._opening[tenant]:
             known = self._known(context)
             if known is not None:
@@ -200,12 +204,12 @@ class Gateway:
             info=info,
         )
         assert self._tasks is not None
-        with anyio.CancelScope(shield=True):  # from here on the place is the conversation's to give back
+        with anyio.CancelScope(shield=True):  # from here on `_run` gives the place back
             await self._tasks.start(self._run, conversation, tenant)
         return conversation
 
     async def _make_room(self, tenant: str) -> bool:
-        """End the conversation that a tenant has not used for longest, if that is long enough."""
+        """End the tenant's conversation that was idle longest, if that is long enough; return whether there is room now."""
         before = anyio.current_time() - ROOM_SECONDS
         idle = [one for one, whose in self._running.items() if whose == tenant and one.is_idle and one.used_at < before]
         if not idle:
@@ -260,7 +264,7 @@ class Gateway:
 
 
 def _introduced(context: Context) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the client says it can do, and what it is, as the servers are to hear it."""
+    """Return the client's capabilities and description, as the servers get them."""
     if context.method == "initialize":
         params = context.params or {}
         capabilities, info = params.get("capabilities"), params.get("clientInfo")

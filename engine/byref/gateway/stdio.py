@@ -1,4 +1,4 @@
-"""A server as a child process: messages by its standard input and output, all of it bounded, its whole tree stopped."""
+"""A server as a child process that speaks over standard input and output; input is bounded, and its process tree is stopped."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from byref.gateway.messages import MAX_MESSAGE_BYTES, Allowance, Lease, Oversize
 from byref.gateway.relay import Relay
 
 MAX_STRAY_LINES = 10_000
-"""Lines that are no messages, one after the other: more is no server of this protocol."""
+"""Lines in a row that are not messages; a process that writes more does not speak this protocol."""
 _LEASED = 1 << 20
-"""Bytes of a line that are leased at once."""
+"""Bytes by which the lease for a long line grows."""
 EXIT_SECONDS = 2.0
-"""To end by itself after its input closed, and again after SIGTERM."""
+"""Seconds for a server to exit after its input was closed, and again after SIGTERM."""
 SHELL = "/bin/sh"
 _GUARD = """
 read -r word
@@ -37,23 +37,23 @@ for signal in TERM KILL; do
     kill -s "$signal" -- "-$1"
 done
 """
-"""Ends a process group: two seconds to end by itself, two more after SIGTERM."""
+"""Ends a process group: two seconds to exit, SIGTERM, two more seconds, SIGKILL."""
 
 
 @asynccontextmanager
 async def child_process(config: ServerConfig, relay: Relay, allowance: Allowance) -> AsyncIterator[Channel]:
-    """Start a server and yield the channel to it; at the end it and all its children are stopped.
+    """Start a server and yield the channel to it; at the end the server and its children are stopped.
 
     Raises:
-        Broken: it cannot be started, or it wrote what nobody can read.
+        Broken: the server cannot be started, or it wrote something that cannot be read.
     """
     try:
         process = await anyio.open_process(config.command, env=config.env, cwd=config.cwd, start_new_session=True)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise Broken(f"the command {config.command[0]!r} could not be started: {reason}") from error
-    # No await until the task group is entered: a cancellation in between would leave the process running. To open the
-    # streams is none.
+    # No await before the task group is entered: a cancellation there would leave the process running. Opening the streams does not
+    # yield to the event loop.
     async with streams() as (received_in, received, sent, sent_out):
         with guarded(process.pid):
             async with anyio.create_task_group() as tasks:
@@ -88,15 +88,15 @@ async def _read(process: Process, into: MemoryObjectSendStream[Any], relay: Rela
                 await into.send(SessionMessage(message))
         except Broken as broken:
             await into.send(broken)
-        except Oversized as error:  # and nobody knows whose answer it was
+        except Oversized as error:  # the id is unknown, so no request can be failed
             await into.send(Broken(str(error)))
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async for _ in process.stdout:  # a server that cannot write cannot end by itself
+        async for _ in process.stdout:  # keep its pipe empty: a server blocked on writing cannot exit
             pass
 
 
 async def _lines(stream: ByteReceiveStream, lease: Lease) -> AsyncIterator[bytes]:
-    """The lines of a stream, each put together once, however many pieces it comes in; a long one is leased."""
+    """Yield a stream's lines; however many pieces a line comes in, it is joined only once, and a long line is leased."""
     pieces = Pieces()
     async for chunk in stream:
         *ended, rest = chunk.split(b"\n")
@@ -121,14 +121,14 @@ async def _write(process: Process, out: MemoryObjectReceiveStream[Any], received
             async for item in out:
                 try:
                     data = await sendable(item.message)
-                except Exception as error:  # noqa: BLE001  one message's failure is its own
+                except Exception as error:  # noqa: BLE001  one bad message must not end the connection
                     if isinstance(item.message, JSONRPCRequest):
                         reason = f"the request cannot be sent: {type(error).__name__}"
                         await received.send(SessionMessage(failed(item.message.id, reason)))
                     continue
                 await process.stdin.send(data + b"\n")
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-        received.close()  # who waits for an answer is to know
+        received.close()  # requests that wait for an answer must fail
 
 
 async def _relay_errors(process: Process, relay: Relay) -> None:
@@ -142,21 +142,21 @@ async def _relay_errors(process: Process, relay: Relay) -> None:
 
 
 async def _stop(process: Process) -> None:
-    """Close its input, give it time to end, then end its process group."""
+    """Close the server's input, give it time to exit, then kill its process group."""
     if process.stdin is not None:
         with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             await process.stdin.aclose()
     if not await _gone(process, EXIT_SECONDS):
         _signal(process, signal.SIGTERM)
         await _gone(process, EXIT_SECONDS)
-    _signal(process, signal.SIGKILL)  # children that outlived it, too
-    # Its pipes as well: one that nobody reads to its end would be closed after the loop is.
+    _signal(process, signal.SIGKILL)  # also kills children that outlived the server
+    # A pipe that nobody reads to its end would only be closed after the event loop is, so it is closed here.
     with anyio.move_on_after(EXIT_SECONDS), suppress(OSError, anyio.BrokenResourceError):
         await process.aclose()
 
 
 async def _ending(process: Process) -> str:
-    """How it ended, if it did."""
+    """Return how the server ended, if it did."""
     if not await _gone(process, 0.5):
         return "it closed its output"
     code = process.returncode or 0
@@ -164,7 +164,7 @@ async def _ending(process: Process) -> str:
 
 
 async def _gone(process: Process, seconds: float) -> bool:
-    # Not `wait`, which waits for the pipes as well: a child of its may hold them.
+    # Not `wait`, which also waits for the pipes: a child of the server may hold them open.
     with anyio.move_on_after(seconds):
         while process.returncode is None:
             await anyio.sleep(0.01)
@@ -172,18 +172,18 @@ async def _gone(process: Process, seconds: float) -> bool:
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
-    # Its process id is its group's: it leads a session of its own.
+    # The process leads a session of its own, so its process id is also its group's.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
 
 @contextmanager
 def guarded(group: int) -> Iterator[None]:
-    """See to it that a process group ends some seconds after this process was killed, and could not end it.
+    """Have a process group ended some seconds after this process was killed, when it cannot end the group itself.
 
-    A server that ignores the end of its input would live for ever. `PR_SET_PDEATHSIG` would end it at once, and it alone: not
-    what it started, and it could not leave in order. So a shell waits beside it for the end of a pipe that only the gateway
-    holds. Where there is no shell nothing is done.
+    A server that ignores the end of its input would run for ever. `PR_SET_PDEATHSIG` would kill the server at once, without an
+    orderly exit, and spare its children. So a shell beside the server waits for the end of a pipe that only the gateway holds.
+    Without a shell on the machine nothing is done.
     """
     try:
         guard = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""One upstream server: started, spoken to, started again when it goes away."""
+"""One upstream server: it is started, spoken to, and started again when it goes away."""
 
 from __future__ import annotations
 
@@ -50,27 +50,27 @@ from byref.gateway.stdio import child_process
 
 FIRST_DELAY = 0.5
 LAST_DELAY = 30.0
-"""Seconds between attempts to start a server: doubled each time."""
+"""Seconds between attempts to start a server: the first pause, doubled each time up to the last."""
 STEADY_SECONDS = 30.0
-"""A server that ran so long is started again at once."""
+"""The pauses begin anew after a server that ran so long."""
 MAX_NOTIFICATIONS = 1_000
-"""Of one server, on their way to the client; more are dropped."""
+"""Notifications of one server on their way to the client; further ones are dropped."""
 MAX_WATCHED = 1_000
-"""Resources of one server without a handshake of whose changes it is to tell."""
+"""Resources of one server without a handshake whose changes the server is asked to report."""
 HEARD_SECONDS = 5.0
-"""How long it has to say of which it does."""
+"""Seconds for the server to confirm which of them it reports."""
 MAX_QUESTIONS = 100
-"""Of one server, that the client has not answered."""
+"""Questions of one server that the client has not answered."""
 MAX_INTRODUCTION_BYTES = 1 << 20
-"""Of what a server says of itself."""
+"""Length of a server's answer to the handshake."""
 PAUSE_SECONDS = 60.0
-"""A list that could not be had is not asked for again before, so that not every list of the client's waits for it."""
+"""A list that failed is not asked for again for so long; else each list of the client would wait for it."""
 SECOND_SECONDS = 10.0
-"""For the handshake-less opening of a second connection, at least; twice as long as the first took, where that is more."""
+"""Seconds to open a second connection, which has no handshake: at least these, or twice what the first connection took."""
 _FIRST_ID = 1_000_000_000
-"""Ids beyond those that the SDK's dispatcher gives by itself."""
+"""First id for requests with a known caller; the SDK's dispatcher gives lower ids by itself."""
 FRESH_SECONDS = 5.0
-"""A list of a server that does not say when it changes is asked for again after these."""
+"""A list is asked for again after so long if its server does not report changes."""
 
 Json = dict[str, Any]
 
@@ -78,27 +78,27 @@ logger = logging.getLogger("byref")
 
 
 class Refused(MCPError):
-    """The server itself answered with an error; its code is the server's to choose, those of the SDK's own errors too."""
+    """The server itself answered with an error. Its code may be any, even that of an error of the SDK's own."""
 
 
 class Client(Protocol):
-    """What servers talk to. Everything is called on the event loop of the gateway."""
+    """The client, as servers reach it. Everything is called on the gateway's event loop."""
 
     capabilities: Json
     info: Json
 
     async def on_request(self, upstream: Upstream, method: str, params: Json | None, about: object) -> Json:
-        """Answer a server's request. `about` is what `Upstream.request` got for the call in whose course it came, if known."""
+        """Answer a server's request. `about` is the value that `Upstream.request` got for the call it belongs to, if known."""
 
     async def on_notification(self, upstream: Upstream, method: str, params: Json | None) -> None:
-        """Take a server's notification."""
+        """Handle a server's notification."""
 
     async def on_started(self, upstream: Upstream) -> None:
-        """Note that a server was started, perhaps again."""
+        """Handle the start, or restart, of a server."""
 
 
 class Upstream:
-    """One server. `run` keeps it going until it is cancelled."""
+    """One server. `run` keeps it running until it is cancelled."""
 
     def __init__(
         self,
@@ -109,18 +109,18 @@ class Upstream:
         start_timeout: float,
         first: Upstream | None = None,
     ) -> None:
-        """`first` is the connection beside which this is a second one, without a handshake."""
+        """`first` is the main connection, if this is a second one, without a handshake."""
         self.name = config.name
         self.settled = anyio.Event()
-        """Set once the first attempt to start it has ended, either way."""
+        """Set once the first attempt to start the server has ended, with success or without."""
         self.capabilities: Json = {}
         self.instructions: str | None = None
         self.version = LATEST_HANDSHAKE_VERSION
         self.lives = 0
-        """How often it was there."""
+        """How often the server was ready."""
         self._first = first
         self._took = 0.0
-        """Seconds until it was there the last time."""
+        """Seconds that the last start took."""
         self._config = config
         self._allowance = allowance
         self._kind: Kind = config.kind
@@ -134,7 +134,7 @@ class Upstream:
         self._retry_at: float | None = None
         self._notifying = self._asking = self._sent = 0
         self._about: dict[RequestId | None, object] = {}
-        """Whom a request that is going on is about, by its id."""
+        """The `about` of each request in progress that has one, by request id."""
         self._pace = Pace()
         self._life: TaskGroup | None = None
         self._listening = anyio.CancelScope()
@@ -147,27 +147,28 @@ class Upstream:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes requests now."""
+        """Whether the server takes requests now."""
         return self._dispatcher is not None
 
     @property
     def is_at_address(self) -> bool:
-        """Whether it is no child process of this one."""
+        """Whether the server is reached at an address, rather than as a child process."""
         return self._kind != "stdio"
 
     @property
     def is_modern(self) -> bool:
-        """Whether it speaks the protocol without a handshake."""
+        """Whether the server speaks the protocol without a handshake."""
         return self.version in MODERN_PROTOCOL_VERSIONS
 
     def has(self, capability: str) -> bool:
-        """Tell whether the server said that it has a capability."""
+        """Tell whether the server declared a capability."""
         return isinstance(self.capabilities.get(capability), dict)
 
     def second(self) -> Upstream | None:
-        """Return a second connection to the server, still to be run; None where there can be none.
+        """Return a second connection to the server, which the caller must run; None if there can be none.
 
-        It asks and tells the client as this one does, has no lists, and is over if the server does not know its protocol.
+        It passes questions and notifications to the same client, keeps no lists, and ends if the server does not speak the protocol
+        without a handshake.
         """
         if self.is_modern or self._kind == "sse":
             return None
@@ -175,7 +176,7 @@ class Upstream:
         return Upstream(self._config, self._client, self._allowance, start_timeout=seconds, first=self)
 
     async def run(self) -> None:
-        """Start the server, and again, ever more slowly, whenever it is gone."""
+        """Start the server, and start it again whenever it is gone, with growing pauses."""
         delay = FIRST_DELAY
         while True:
             began, was_sse = time.monotonic(), self._kind == "sse"
@@ -185,6 +186,7 @@ class Upstream:
                 if not is_failure(error):
                     raise
                 self._trouble = failure(error)
+                # An address of unknown kind is tried as SSE once; if that fails too, HTTP is tried again.
                 if self._config.kind == "auto" and self._kind == "sse" and not self.is_ready:
                     self._kind = "auto" if was_sse else "sse"
             finally:
@@ -210,7 +212,7 @@ class Upstream:
         timeout: float | None = None,
         about: object = None,
     ) -> Json:
-        """Send a request and return the result as the server gave it; `about` is whom its questions are asked for.
+        """Send a request and return the server's result unchanged; `about` is the call for which the server may ask the client.
 
         Raises:
             Unavailable: the server is away, went away meanwhile, or took too long.
@@ -224,7 +226,7 @@ class Upstream:
             options["on_progress"] = on_progress
         if timeout is not None:
             options["timeout"] = timeout
-        if about is not None and self.is_at_address:  # a process has one stream for all that it says
+        if about is not None and self.is_at_address:  # a process has one stream for all its messages: they show no call
             self._sent += 1
             options["request_id"] = id = _FIRST_ID + self._sent
             self._about[id] = about
@@ -242,7 +244,9 @@ class Upstream:
                 raise Unavailable(
                     f"the MCP server {self.name!r} did not answer within {timeout:g} s; the call was cancelled."
                 ) from error
-            error.error.message = visible(error.message)  # clients show it, and it is in our log
+            error.error.message = visible(
+                error.message
+            )  # clients and our log show the text, so nothing hidden may be in it
             if error.data is not None:
                 error.error.data = all_visible(error.data)
             raise
@@ -250,12 +254,12 @@ class Upstream:
             self._about.pop(options.get("request_id"), None)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification, if the server is there and takes any."""
+        """Send a notification, if the server is there and accepts notifications."""
         if self._dispatcher is not None and not self.is_modern:
             await self._dispatcher.notify(method, params, self._stamped(method, None)[1])
 
     async def watch(self, uri: str, *, is_wanted: bool) -> bool:
-        """Have a server without a handshake tell of a resource's changes, or no more; return whether it now does."""
+        """Ask a server without a handshake to report a resource's changes, or to stop; return whether it reports them now."""
         if is_wanted == (uri in self._watched) or (is_wanted and len(self._watched) >= MAX_WATCHED):
             return uri in self._honoured
         (self._watched.add if is_wanted else self._watched.discard)(uri)
@@ -263,7 +267,8 @@ class Upstream:
         return uri in self._honoured
 
     async def items(self, kind: str, *, wait: float = LIST_SECONDS) -> list[Json]:
-        """Return what the server lists, of a kind of `LISTS`: as it said last, where it is away or too slow now."""
+        """Return a list, of a kind of `LISTS`; the last known one if the server is away or too slow."""
+        # One request at a time for each list; those who waited for the lock get the list that was just read.
         async with self._listing[kind]:
             known = self._lists.get(kind)
             if (
@@ -281,20 +286,20 @@ class Upstream:
             return self._lists[kind].items if kind in self._lists else []
 
     def known(self, kind: str) -> list[Json]:
-        """Return what the server listed last."""
+        """Return the list that was last read."""
         return self._lists[kind].items if kind in self._lists else []
 
     async def last(self, kind: str) -> list[Json]:
-        """Return what the server listed last; it is asked only if it never was."""
+        """Return the list that was last read; the server is asked only if it was never read."""
         return self.known(kind) if kind in self._lists else await self.items(kind)
 
     def left_out(self, kind: str) -> list[Json]:
-        """Return what is known of a server that is not there yet; when it is, the client is told."""
+        """Return the last known list of a server that is not ready; the client is told once it is."""
         self._is_awaited = True
         return self.known(kind)
 
     def forget(self, kind: str) -> None:
-        """Have a list asked for again the next time."""
+        """Have the list asked for again the next time."""
         if kind in self._lists:
             self._lists[kind].asked_at = float("-inf")
 
@@ -313,15 +318,15 @@ class Upstream:
         )
 
     async def _noticed(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> None:
-        """Give `run` a moment to find out how the connection ended."""
+        """Wait a moment for `run` to find out how the connection ended, so that the error can say it."""
         with anyio.move_on_after(1):
             while self._dispatcher is dispatcher:
                 await anyio.sleep(0.01)
 
-    # One life
+    # One life: from a start to the loss of the connection
 
     async def _live(self) -> None:
-        """Connect, shake hands, and stay until the connection is gone; `_trouble` says why it went."""
+        """Connect, shake hands, and stay until the connection is lost; `_trouble` then says why."""
         self._trouble, began = "it is starting", time.monotonic()
         async with AsyncExitStack() as stack:
             channel = await stack.enter_async_context(self._connected())
@@ -361,7 +366,7 @@ class Upstream:
                 tasks.cancel_scope.cancel()
 
     def _connected(self) -> AbstractAsyncContextManager[Channel]:
-        """The channel to the server, by what its configuration says; `failure` words what goes wrong with it."""
+        """Return the channel to the server, by its configured kind; `failure` puts its errors into words."""
         match self._kind:
             case "stdio":
                 return child_process(self._config, self._relay, self._allowance)
@@ -377,21 +382,22 @@ class Upstream:
             await self._client.on_started(self)
             self.settled.set()
             return
+        # Asked before `settled` is set, so that the first answer to the client has this server's tools.
         self._is_awaited = self._is_awaited or self.settled.is_set()
         await self.items("tools")
         self.settled.set()
         logger.info("server %r is there", self.name)
         await self._client.on_started(self)
-        if self._is_awaited:  # the client may have asked meanwhile
+        if self._is_awaited:  # the client may have listed before the server was ready
             self._is_awaited = False
             for kind in ("tools", "prompts", "resources"):
                 await self._client.on_notification(self, f"notifications/{kind}/list_changed", None)
 
     async def _shake_hands(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> None:
-        """Open the protocol: as it was, with a handshake, or as it is without; a second connection only without.
+        """Open the protocol with a handshake or, if the server refuses that, without one; a second connection only without.
 
         Raises:
-            Broken: the server does neither.
+            Broken: the server accepts neither.
         """
         if self._first is not None:
             if await self._discovered(dispatcher) is None:
@@ -411,7 +417,7 @@ class Upstream:
         except MCPError as error:
             code = None if isinstance(error, Refused) else error.code
             if code == CONNECTION_CLOSED:
-                await anyio.sleep(1)  # until it is known how: then this is cancelled
+                await anyio.sleep(1)  # the reason of the loss is found meanwhile, and this task cancelled
             if code == REQUEST_TIMEOUT:
                 raise Broken(f"it did not answer the handshake within {self._start_timeout:g} s") from error
             if (found := await self._discovered(dispatcher)) is None:
@@ -425,14 +431,14 @@ class Upstream:
         self.instructions = instructions if isinstance(instructions, str) else None
 
     def _try_other_kind(self, refusal: MCPError) -> None:
-        """Of an address that does not say what it speaks: SSE the next time, where a server knows no other."""
+        """Try SSE the next time if the kind of an address is unknown and the server refused HTTP with a client error."""
         data = None if isinstance(refusal, Refused) else refusal.error.data
         status = data.get(HTTP_STATUS, 0) if isinstance(data, dict) else 0
         if self._kind == "auto" and 400 <= status < 500 and status not in (401, 403, 429):
             self._kind = "sse"
 
     async def _discovered(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> Json | None:
-        """What a server says that knows no handshake; None if it says nothing of use."""
+        """Return the introduction of a server without a handshake; None if it does not speak that protocol."""
         before, self.version = self.version, LATEST_MODERN_VERSION
         try:
             params, options = self._stamped("server/discover", None)
@@ -448,8 +454,8 @@ class Upstream:
         return result
 
     async def _listen_anew(self) -> None:
-        """Ask a server that tells only who asks for what changes; what it was asked before ends once it has taken note."""
-        async with self._listening_anew:  # one after the other, so that each gets its own acknowledgement
+        """Ask a server without a handshake for its notifications anew; the former request ends once the new one is acknowledged."""
+        async with self._listening_anew:  # one at a time, so that each gets its own acknowledgement
             if self._life is None or self._dispatcher is None:
                 return
             before, self._listening, self._acknowledged = self._listening, anyio.CancelScope(), anyio.Event()
@@ -475,7 +481,7 @@ class Upstream:
                 await anyio.sleep(pause)
 
     def _stamped(self, method: str, params: Mapping[str, Any] | None) -> tuple[Json | None, CallOptions]:
-        """Parameters and options as the server's version of the protocol wants them."""
+        """Return parameters and options in the form of the server's protocol version."""
         headers = {MCP_PROTOCOL_VERSION_HEADER: self.version}
         if not self.is_modern:
             return (None if params is None else dict(params)), {"headers": headers}
@@ -495,14 +501,14 @@ class Upstream:
         return sent, {"headers": headers}
 
     def _repeated(self, call: Json) -> dict[str, str]:
-        """The headers for arguments that a tool's schema wants in such; where the schema is wrong in that, none."""
+        """Return the HTTP headers in which a tool's schema wants arguments repeated; none if the schema is invalid in that."""
         listed = (self._first or self).known("tools")
         schema = next((tool["inputSchema"] for tool in listed if tool["name"] == call["name"]), None)
         if schema is None or find_invalid_x_mcp_header(schema) is not None:
             return {}
         return mcp_param_headers(x_mcp_header_map(schema), call.get("arguments") or {})
 
-    # What the server says by itself
+    # Requests and notifications of the server
 
     async def _on_request(
         self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
@@ -524,7 +530,7 @@ class Upstream:
         self, _: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> None:
         if method in ("notifications/cancelled", "notifications/progress"):
-            return  # the dispatcher's
+            return  # the dispatcher handles these
         if method == "notifications/subscriptions/acknowledged":
             honoured = (params or {}).get("notifications")
             uris = honoured.get("resourceSubscriptions") if isinstance(honoured, dict) else None
@@ -532,6 +538,7 @@ class Upstream:
             self._acknowledged.set()
             return
         if self._notifying >= MAX_NOTIFICATIONS or not self._pace.admits(size_of(params)):
+            # The notification is dropped, but the list has changed: it must be asked for again.
             if method.endswith("/list_changed"):
                 for kind in LISTS:
                     (self._first or self).forget(kind)
@@ -557,7 +564,7 @@ async def _answer(
 
     Raises:
         Refused: the server answered with an error.
-        MCPError: there is no answer; CONNECTION_CLOSED and REQUEST_TIMEOUT say why.
+        MCPError: there is no answer; the codes CONNECTION_CLOSED and REQUEST_TIMEOUT say why.
     """
     try:
         return await dispatcher.send_raw_request(method, params, options)

@@ -1,9 +1,10 @@
-"""The two ways to a server that speaks both eras of the protocol, and which of them has the answer to a request.
+"""The two connections to a server that speaks both eras of the protocol, and the choice between them for each request.
 
-A server that knows a handshake (until 2025-11-25) is opened with one: only then can it ask, log and tell of changes by itself.
-A question of 2026-07-28 is an answer instead. The SDKs for TypeScript and Go make requests of it for who shook hands; the one
-for Python cannot carry it then, and says that the result is invalid. Such a request is made again on a second connection,
-without a handshake: to make a request again that was answered by a question is what every client of 2026-07-28 does.
+A server that knows the handshake (protocols until 2025-11-25) is opened with one: only then can it send questions, log messages and
+notifications by itself. In 2026-07-28 a question is a kind of result instead. With a client that shook hands, the SDKs for
+TypeScript and Go turn such a result into a request; the SDK for Python cannot send it, and answers that the result is invalid. Such
+a request is repeated on a second connection, without a handshake; every client of 2026-07-28 repeats requests in this way after a
+question.
 """
 
 from __future__ import annotations
@@ -22,29 +23,29 @@ from byref.gateway.upstream import Upstream
 from byref.gateway.wire import outgoing
 
 MAX_KNOWN = 1_000
-"""Tools, prompts and resources of one server of which it is remembered which way has their answers."""
+"""Tools, prompts and resources of one server whose connection is remembered."""
 _WATCHING = ("resources/subscribe", "resources/unsubscribe")
 _UNSENDABLE = "invalid result"
-"""In the error by which a server says that it has an answer and cannot send it."""
+"""Part of the error by which a server says that it has a result that it cannot send."""
 
 Json = dict[str, Any]
 Target = tuple[str, str]
-"""A method, and the name or URI that it is about."""
+"""A method, and the name or URI in the request."""
 
 logger = logging.getLogger("byref")
 
 
 class Ways:
-    """Sends a client's requests to one server."""
+    """Sends a client's requests to one server, over the connection that can carry the answer."""
 
     def __init__(self, first: Upstream, start: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]) -> None:
-        """`start` has something done beside what goes on, until the first connection is over at most."""
+        """`start` runs a task beside the caller's; the task ends with the first connection at the latest."""
         self._first = first
         self._start = start
         self._second: Upstream | None = None
         self._opening: anyio.Event | None = None
         self._refused_in = 0
-        """The life of the server in which it had no second way."""
+        """The life of the server (`Upstream.lives`) in which it refused a second connection."""
         self._is_by_second: dict[Target, bool] = {}
         self._watched: set[str] = set()
 
@@ -57,7 +58,7 @@ class Ways:
         timeout: float | None = None,
         about: object = None,
     ) -> Json:
-        """Send a client's request and return the result as the server gave it; `about` is whom its questions are asked for.
+        """Send a client's request and return the server's result unchanged; `about` is the call for which the server may ask.
 
         Raises:
             Unavailable: the server is away, went away meanwhile, or took too long.
@@ -107,10 +108,10 @@ class Ways:
             raise
 
     async def open(self) -> Upstream | None:
-        """Open the second way, and return it; None if the server has none, which it is asked once in each of its lives.
+        """Open the second connection and return it; None if the server has none. In each of its lives the server is tried once.
 
-        At an address that is done at once: what changes is told there to who listens, by who knows no handshake alone.
-        Who waits for it may be cancelled: it is opened all the same.
+        For a server at an address this is done at its start: there, only the connection without a handshake reports changes. If a
+        caller that waits is cancelled, opening goes on.
         """
         if self._second is None and self._refused_in != self._first.lives:
             if self._opening is None:
