@@ -1,7 +1,7 @@
-"""The asynchronous face: each method is the sync one of the same name, run on threads of our own and awaited.
+"""The asynchronous API: each method runs the synchronous method of the same name on a thread of the engine, and is awaited.
 
-Nothing of ours runs on the event loop. A call that is cancelled before it has begun is dropped; one that has begun goes on
-to its end on its thread, where it is committed or rolled back whole, and the awaiting task is free at once.
+No work of byref runs on the event loop. A call that is cancelled before it has begun is dropped. If it has begun, the awaiting task
+is free at once, and the work goes on in its thread until it is committed or rolled back as a whole.
 """
 
 from __future__ import annotations
@@ -53,18 +53,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 JOINED_WORKERS = 256
-"""Threads for calls that join a host's transaction. They are not `workers`: such a call may wait for a lock which only the
-next call of another transaction gives back, and must not keep it from running. A host's connections bound their number."""
+"""Threads for calls that join a host's transaction, kept apart from `workers`: such a call may wait for a lock that only the next
+call of another transaction releases, and must not occupy the thread which that call needs. The number of the host's connections
+bounds the number of these calls."""
 CLOSE_SECONDS = 60.0
-"""How long `close` waits for calls that are running: more than the longest run of code and the longest wait for a lock."""
+"""Seconds that `close` waits for running calls: more than the longest run of code and the longest wait for a lock."""
 
 
 class AsyncEngine:
     """An `Engine` whose methods are awaited; safe to share between tasks, event loops and threads.
 
-    The arguments are those of `Engine`, and `workers`, the number of threads on which calls run (as many as Python's own
-    executors have: the number of cores and 4, at most 32). It is opened by `async with`, by `open`, or by what is called
-    first; that raises what `Engine` raises. Every method is awaited, `owns` and `tools` of a session included.
+    The arguments are those of `Engine`, and `workers`: the number of threads for calls (default as for Python's own executors: the
+    number of cores plus 4, at most 32). `async with`, `open` or the first call opens the engine, and raises what `Engine` raises.
+    Every method is awaited, even `owns` and `tools` of a session.
     """
 
     def __init__(
@@ -117,26 +118,28 @@ class AsyncEngine:
 
     @property
     def policy(self) -> Policy:
-        """The policy of sessions that have none of their own; once the engine is open."""
+        """The policy of sessions without one of their own; available once the engine is open."""
         return self._opened().policy
 
     @property
     def url(self) -> str:
-        """The database's URL, without its password; once the engine is open."""
+        """The database's URL, without its password; available once the engine is open."""
         return self._opened().url
 
     @property
     def database(self) -> Database:
-        """The database behind every session; once the engine is open."""
+        """The database of every session; available once the engine is open."""
         return self._opened().database
 
     @property
     def sandbox(self) -> Interpreter | None:
-        """Where model-written code runs; None where this platform lacks a mandatory wall. Once the engine is open."""
+        """The interpreter of model-written code; None if this platform lacks a mandatory wall. Available once the engine is
+        open.
+        """
         return self._opened().sandbox
 
     async def open(self) -> Self:
-        """Open the database and see that its tables are there; return the engine itself."""
+        """Open the database and check that its tables exist; return the engine itself."""
         await self._call(None, self._open)
         return self
 
@@ -190,7 +193,7 @@ class AsyncEngine:
         return await self._call(None, lambda: self._open().sweep(grace=grace))
 
     async def close(self) -> None:
-        """Take no more calls, wait for those that run (cancelled ones too), at most a minute, and close the engine."""
+        """Refuse new calls, wait for running ones (also cancelled ones) for at most a minute, and close the engine."""
         with self._submitting:
             self._is_closed = True
         closer = ThreadPoolExecutor(1, "byref-close")
@@ -202,7 +205,7 @@ class AsyncEngine:
     """The name that `contextlib.aclosing` calls."""
 
     def _begin(self) -> None:
-        """Have threads, which start when they are needed; a child process has none of its parent's."""
+        """Make the locks and executors; a forked child makes new ones, because it has none of its parent's threads."""
         self._opening = threading.Lock()
         self._submitting = threading.Lock()
         self._own = ThreadPoolExecutor(self._workers, "byref")
@@ -220,7 +223,7 @@ class AsyncEngine:
                 self._engine.close()
 
     def _open(self) -> Engine:
-        """On a thread of ours: the engine, made by the first call."""
+        """Return the engine, made by the first call; runs on a thread of the engine."""
         with self._opening:
             if self._engine is None:
                 self._engine = self._make()
@@ -232,12 +235,13 @@ class AsyncEngine:
         return self._engine
 
     async def _call(self, host: EventLoopHost | None, work: Callable[[], T]) -> T:
-        """Run work on a thread of ours, in the caller's context, and wait for it."""
+        """Run work on a thread of the engine, in the caller's context variables, and wait for it."""
         if host is not None:
             return await host.call(partial(self._submit, self._joined), work)
         return await asyncio.wrap_future(self._submit(self._own, work))
 
     def _submit(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> Future[T]:
+        # The lock makes `close` wait for every call: a call is either refused or among those that `close` waits for.
         with self._submitting:
             if self._is_closed:
                 raise ConfigurationError("the engine is closed")
@@ -248,7 +252,7 @@ class AsyncEngine:
 
 
 class AsyncSession:
-    """A `Session` whose methods are awaited; `AsyncEngine.session` makes it."""
+    """A `Session` whose methods are awaited; made by `AsyncEngine.session`."""
 
     def __init__(self, session: Session, call: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
         self._session = session
@@ -270,12 +274,12 @@ class AsyncSession:
 
     @property
     def id(self) -> str:
-        """The host's own id of the conversation."""
+        """The host's own id for the conversation."""
         return self._session.id
 
     @property
     def tenant(self) -> str:
-        """Whose conversation it is."""
+        """The tenant that owns the conversation."""
         return self._session.tenant
 
     @property
@@ -285,7 +289,7 @@ class AsyncSession:
 
     @property
     def context_window(self) -> int:
-        """Tokens of the model's window, as the gates see it."""
+        """The model's context window in tokens, as the gates use it."""
         return self._session.context_window
 
     # What tools return
@@ -299,7 +303,7 @@ class AsyncSession:
         arguments: object = None,
         is_error: bool = False,
     ) -> Result:
-        """As `Session.process`; an asynchronous iterator is read on this event loop, as fast as it is stored."""
+        """As `Session.process`; an asynchronous iterator is read on this event loop, only as fast as its data is stored."""
         return await self._streamed(
             output,
             lambda received: self._session.process(
@@ -324,11 +328,11 @@ class AsyncSession:
         return await self._run(self._session.call, name, arguments, call_id=call_id)
 
     async def run(self, code: str) -> Outcome:
-        """As `Session.run`; the value is decoded already."""
+        """As `Session.run`; the value is already decoded."""
 
         def run() -> Outcome:
             outcome = self._session.run(code)
-            outcome.value  # noqa: B018  # made here, not on the event loop
+            outcome.value  # noqa: B018  decoded here, so that the event loop need not do it
             return outcome
 
         return await self._run(run)
@@ -391,7 +395,7 @@ class AsyncSession:
         return await self._run(self._session.variables, after=after, limit=limit)
 
     async def variable(self, name: str) -> Variable:
-        """As `Session.variable`; its data by `value`."""
+        """As `Session.variable`; read its data with `value`."""
         return await self._run(self._session.variable, name)
 
     async def artifacts(self, *, after: str | None = None, limit: int | None = None) -> list[Artifact]:
@@ -399,7 +403,7 @@ class AsyncSession:
         return await self._run(self._session.artifacts, after=after, limit=limit)
 
     async def get_artifact(self, id_pointer_or_name: str) -> Artifact | None:
-        """As `Session.get_artifact`; its data by `value`."""
+        """As `Session.get_artifact`; read its data with `value`."""
         return await self._run(self._session.get_artifact, id_pointer_or_name)
 
     async def store_artifact(
@@ -427,7 +431,7 @@ class AsyncSession:
         return await self._run(self._session.keep, artifact)
 
     async def export(self, artifact: Artifact | str, target: str | os.PathLike[str] | IO[bytes]) -> int:
-        """As `Session.export`; the file is written on a thread of ours."""
+        """As `Session.export`; a thread of the engine writes the file."""
         return await self._run(self._session.export, artifact, target)
 
     async def delete_artifact(self, artifact: Artifact | str) -> bool:
@@ -435,11 +439,11 @@ class AsyncSession:
         return await self._run(self._session.delete_artifact, artifact)
 
     async def value(self, of: Variable | Artifact) -> object:
-        """Return the data of a variable or an artifact: `Variable.value()` and `Artifact.value` read the database."""
+        """Return the data of a variable or an artifact: `Variable.value()` and `Artifact.value` would block the event loop."""
         return await self._run(of.value if isinstance(of, Variable) else lambda: of.value)
 
     async def preview(self, of: Artifact) -> str:
-        """Return the first characters of an artifact: `Artifact.preview` reads the database."""
+        """Return the first characters of an artifact: `Artifact.preview` would block the event loop."""
         return await self._run(lambda: of.preview)
 
     # The end
@@ -453,7 +457,7 @@ class AsyncSession:
         self._session.close()
 
     async def _streamed(self, output: object, work: Callable[[object], T]) -> T:
-        """Run work with an output, which it may pull from an asynchronous iterator of this loop."""
+        """Run work with an output; the work may pull the output from an asynchronous iterator of this event loop."""
         received = await streams.awaited(output)
         try:
             result: T = await self._call(partial(work, received))
@@ -468,7 +472,7 @@ class AsyncSession:
 
 
 def _async_host(host: AsyncTransaction) -> EventLoopHost:
-    """A host's transaction for other threads: SQLAlchemy's asyncio part needs greenlet, which only such a host has."""
+    """Return a host's transaction for use from other threads; imported late, as SQLAlchemy's asyncio needs greenlet."""
     from byref.conversation.host import EventLoopHost
 
     return EventLoopHost(host)

@@ -1,4 +1,4 @@
-"""Google ADK: a plugin that keeps the big outputs of tools by reference, and an artifact service."""
+"""Google ADK: a plugin that stores the big outputs of tools and passes them by reference, and an artifact service."""
 
 from __future__ import annotations
 
@@ -39,26 +39,28 @@ except ImportError as error:
 __all__ = ["ByrefArtifactService", "ByrefPlugin", "session_name"]
 
 _MAX_DEPTH = 2
-"""In which parts with bytes are looked for in a result: ADK itself looks no deeper."""
+"""Levels of a result that are searched for parts with bytes: ADK itself searches no deeper."""
 _STRUCTURED = ("inline", "variables", "artifact")
-"""Routes on which what the model reads of data is data."""
+"""Routes whose text for the model is JSON, which becomes data in the function response."""
 
 
 class Read(dict[str, Any]):
-    """A function response that the model reads as it is: a reply of byref's, or what stands for a tool's result."""
+    """A function response that `after_tool_callback` must leave alone: byref has already made it."""
 
 
 class ByrefPlugin(BasePlugin):
     """byref for every agent of an app: `App(…, plugins=[ByrefPlugin(engine)])`.
 
-    The model is shown that any argument of a tool may be a reference, and arguments are resolved before a tool runs; the
-    model reads what `Session.process` makes of what tools return; agents that have tools have byref's own beside them; the
-    usage of each answer is recorded. The conversation is `session_name(app, user, session)` of ADK's session, or `session`,
-    which may be a function of ADK's context; an agent that is a tool works in the conversation of the agent that calls it.
-    `tenant` may be a function of the app's name and the user's id. `policy` and `model` are those of `Engine.session`;
-    without `model` it is the agent's. With `answer_errors` an exception of a tool is its error reply; else ADK raises it.
+    The model is shown that any argument of a tool may be a reference, and arguments are resolved before a tool runs. The model
+    reads the result of `Session.process` for each tool output. Agents that have tools are offered byref's own tools too. The usage
+    of each answer is recorded.
 
-    Raises ConfigurationError where `engine` is no `byref.Engine`; during a run ADK raises RuntimeError from:
+    The conversation is `session_name(app, user, session)` of ADK's session, or `session`, which may be a function of ADK's context;
+    an agent that is a tool works in the conversation of the agent that calls it. `tenant` may be a function of the app's name and
+    the user's id. `policy` and `model` are those of `Engine.session`; the default model is the agent's. With `answer_errors` a
+    tool's exception becomes its error reply; otherwise ADK raises it.
+
+    Raises ConfigurationError if `engine` is not a `byref.Engine`. During a run ADK raises RuntimeError from:
         StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
     """
 
@@ -78,13 +80,13 @@ class ByrefPlugin(BasePlugin):
         self._session, self._tenant, self._model, self._answer_errors = session, tenant, model, answer_errors
         self._instructions: dict[str, list[str]] = {}
         self._leaders: dict[str, str | None] = {}
-        """By invocation: the branch that speaks for the context."""
+        """For each invocation, the branch whose requests count as the conversation's context."""
         self._wrote: WeakKeyDictionary[ToolContext, dict[str, Any]] = WeakKeyDictionary()
         (declared,) = engine.tools("gemini", policy=policy)
         self._tools = [_Tool(self, one) for one in declared["function_declarations"]]
 
     def conversation(self, context: CallbackContext) -> Session:
-        """Return byref's session of a call or an answer; it reads the database, so not on an event loop.
+        """Return byref's session of a call or an answer. This reads the database, so do not call it on an event loop.
 
         Raises:
             StorageFailure: the database is away.
@@ -92,7 +94,7 @@ class ByrefPlugin(BasePlugin):
         return self._conversations.open(*self._named(context))
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Show that arguments may be references, offer byref's tools, and say what tools that may do so have instructed."""
+        """Show that arguments may be references, offer byref's tools, and add the instructions of trusted tools."""
         if llm_request.tools_dict:
             llm_request.config.tools = [shown(tool) for tool in llm_request.config.tools or []]
             llm_request.append_tools([tool for tool in self._tools if tool.name not in llm_request.tools_dict])
@@ -100,7 +102,7 @@ class ByrefPlugin(BasePlugin):
             llm_request.append_instructions(list(texts))
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Record the usage of one answer; where the database is away the run goes on."""
+        """Record the usage of one answer; if the database is away, the run goes on."""
         if llm_response.partial or llm_response.usage_metadata is None:
             return
         name, model = self._named(callback_context)
@@ -112,8 +114,8 @@ class ByrefPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Replace references in the arguments, in place; a mistake in one answers the call."""
-        if isinstance(tool, _Tool) or type(tool) is BaseTool:  # ADK's for a name that no tool has
+        """Replace references in the arguments, in place; a mistake in one becomes the answer to the call."""
+        if isinstance(tool, _Tool) or type(tool) is BaseTool:  # ADK makes a BaseTool for a name that no tool has
             return None
         name, model = self._named(tool_context)
 
@@ -133,13 +135,13 @@ class ByrefPlugin(BasePlugin):
             return None
 
         answer = await asyncio.to_thread(work)
-        callers.set((*callers.get(), name))  # ADK runs each call in a task of its own
+        callers.set((*callers.get(), name))  # ADK runs each call in a task of its own, so this mark is not reset
         return answer
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> dict[str, Any] | None:
-        """Put in place of a big result what the model is to read; one that passes whole is left alone."""
+        """Replace a big result by what the model is to read; leave alone a result that passes whole."""
         if result is None or isinstance(result, Read | types.FunctionResponse):
             return None
         is_error = isinstance(result, dict) and result.keys() == {"error"}
@@ -166,7 +168,7 @@ class ByrefPlugin(BasePlugin):
         self._leaders.pop(invocation, None)
 
     def _named(self, context: CallbackContext) -> tuple[Name, str | None]:
-        """The conversation of a call or an answer, and the model that it is opened for."""
+        """Return the conversation of a call or an answer, and the name of its model."""
         model = getattr(context.get_invocation_context().agent, "model", None)
         root = _outermost(context)
         of = root.session
@@ -177,7 +179,7 @@ class ByrefPlugin(BasePlugin):
         ), self._model or told.text(model) or told.text(getattr(model, "model", None))
 
     def _leads(self, context: CallbackContext, name: Name) -> bool:
-        """Whether an answer speaks for its conversation's context: none inside of a tool, and of branches the first."""
+        """Tell whether an answer's usage is its conversation's context: not inside of a tool, and of branches only in the first."""
         if name in callers.get():
             return False
         branch = context.get_invocation_context().branch
@@ -192,7 +194,7 @@ class ByrefPlugin(BasePlugin):
     def _read(
         self, tool: BaseTool, arguments: dict[str, Any], context: ToolContext, value: object, is_error: bool
     ) -> Read | None:
-        """What the model reads of a result; None where it is the very result."""
+        """Return what the model reads of a result; None if it reads the result unchanged."""
         parts: list[types.Part] = []
         data = _without_media(_of_mcp(value), parts, 0)
         blocks = [] if data is _NOTHING else [data]
@@ -232,7 +234,7 @@ class _Tool(BaseTool):
 
 
 def _outermost(context: CallbackContext) -> CallbackContext:
-    """The context of the agent that a user talks to: one that is a tool saves its files where its caller's call does."""
+    """Return the context of the agent that the user talks to; an agent run as a tool uses its caller's artifact service."""
     while isinstance(
         calling := getattr(context.get_invocation_context().artifact_service, "tool_context", None), Context
     ):
@@ -241,7 +243,7 @@ def _outermost(context: CallbackContext) -> CallbackContext:
 
 
 def _of_mcp(value: Any) -> Any:
-    """A result of an MCP tool in MCP's own words: ADK calls `_meta` otherwise."""
+    """Return the result of an MCP tool with MCP's own member names: ADK renames `_meta`."""
     if isinstance(value, dict) and "meta" in value and isinstance(value.get("content"), list) and "isError" in value:
         return {"_meta" if key == "meta" else key: item for key, item in value.items()}
     return value
@@ -251,7 +253,7 @@ _NOTHING: Any = object()
 
 
 def _without_media(value: Any, parts: list[types.Part], depth: int) -> Any:
-    """A result without its parts with bytes, which are appended to `parts`; what has none is the very object."""
+    """Return a result without its parts with bytes, which are appended to `parts`; without any, return the same object."""
     if isinstance(value, types.Part) and value.inline_data is not None and value.inline_data.data is not None:
         parts.append(value)
         return _NOTHING
@@ -275,7 +277,7 @@ def _block(part: types.Part) -> dict[str, Any]:
 
 
 def _response(read: Result | ToolReply, parts: list[types.Part]) -> Read:
-    """A function response of what the model reads: ADK takes the parts out, and sends them beside it."""
+    """Return the function response for what the model reads; ADK takes the parts out and sends them beside it."""
     content = sendable(read.content)
     if isinstance(content, str):
         if read.is_error:
@@ -296,15 +298,15 @@ def _response(read: Result | ToolReply, parts: list[types.Part]) -> Read:
 
 
 def _is_same(value: Any, content: object) -> bool:
-    """Whether what the model reads is just what a tool returned. Values compare by code of their own, which may raise."""
+    """Tell whether the model reads exactly the tool's result. Comparing calls the values' own code, which may raise."""
     try:
         return bool(value == (sendable(content) if isinstance(value, str) else _parsed(content)))
-    except Exception:  # noqa: BLE001  a DataFrame, say
+    except Exception:  # noqa: BLE001  e.g. a DataFrame
         return False
 
 
 def _parsed(content: object) -> object:
-    """The value of a text that is JSON, else the text; without half of a surrogate pair, which an escape may stand for."""
+    """Return the value of JSON text, or the text if it is not JSON; halves of surrogate pairs, e.g. from escapes, are replaced."""
     if not isinstance(content, str):
         return content
     try:

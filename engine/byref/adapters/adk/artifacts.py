@@ -1,4 +1,4 @@
-"""Google ADK's artifact service in byref's database, or in its store of objects."""
+"""Google ADK's artifact service in byref's database or object store."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ except ImportError as error:
     raise missing("byref.adapters.adk", "google-adk", "adk") from error
 
 Tenant = str | Callable[[str, str], str]
-"""A tenant, or what names it out of the app's name and the user's id."""
+"""A tenant, or a function that returns it for the app's name and the user's id."""
 MAX_REFERENCES = 5
-"""That a load follows: an artifact may point to another, and in a circle. As ADK's own services."""
+"""References that a load follows: an artifact may refer to another, even in a circle. ADK's own services follow as many."""
 _REWOUND = types.Part(inline_data=types.Blob(mime_type=OCTETS, data=b""))
-"""What ADK saves over a file whose versions a rewind took back."""
+"""What ADK saves as the next version of a file whose versions were taken back by a rewind."""
 _USER = "user:"
 _RESERVED = "user"
 _FILE = "file:"
@@ -46,20 +46,20 @@ _MAX_NAME_BYTES = 512 - len(_FILE)
 class _Place(NamedTuple):
     session: str
     name: str
-    """The file's, with `user:` in front if it is the user's."""
+    """The file's name; `user:` in front marks a file of the user's."""
     uri_session: str | None
 
 
 class _Record(msgspec.Struct):
     part: str
-    """The part as JSON, without what the artifact has."""
+    """The part as JSON, without the bytes or text that the artifact holds."""
     artifact: str | None
     about: str
     """The ArtifactVersion as JSON."""
 
 
 def session_name(app_name: str, user_id: str, session_id: str | None = None) -> str:
-    """Return the id of byref's session for one of ADK's, `app/user/session`; without `session_id` for the user's files."""
+    """Return the id of byref's session for a session of ADK's, `app/user/session`; for the user's files, `app/user`."""
     return joined(app_name, user_id) if session_id is None else joined(app_name, user_id, session_id)
 
 
@@ -69,16 +69,16 @@ def tenant_name(tenant: Tenant, app_name: str, user_id: str) -> str:
 
 
 class ByrefArtifactService(BaseArtifactService):
-    """ADK's artifacts as byref's: stored once per content and tenant, in reach of byref's tools in their session.
+    """ADK's artifacts, stored as byref artifacts: once per content and tenant, and readable by byref's tools in their session.
 
-    Versions are counted from 0 without holes, whoever saves at once. What is saved does not expire: it goes with
-    `delete_artifact`, or with `Engine.delete_session` of `session_name(app, user, session)`. Without `session_id`, or with a
-    name that begins with `user:`, a file is the user's. `tenant` may be a function of the app's name and the user's id.
+    Versions are numbered from 0 without gaps, even if several processes save at once. Saved files do not expire: they are deleted
+    by `delete_artifact`, or by `Engine.delete_session` of `session_name(app, user, session)`. A file saved without `session_id`, or
+    whose name begins with `user:`, belongs to the user. `tenant` may be a function of the app's name and the user's id.
 
     Raises:
-        InputValidationError: a name or an id cannot be kept, the part is of no kind that can be saved, or a reference
-            leaves its scope.
-        QuotaExceeded: the policy allows no more to be stored.
+        InputValidationError: a name or an id is invalid, a part of this kind cannot be saved, or a reference leaves its
+            scope.
+        QuotaExceeded: the policy's quota is used up.
         StorageFailure: the database failed.
     """
 
@@ -113,7 +113,7 @@ class ByrefArtifactService(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """Return a version of a file, the newest without `version`; None if there is none, or it was rewound away."""
+        """Return a version of a file, by default the newest; None if there is none, or if a rewind took it back."""
         for left in range(MAX_REFERENCES, -1, -1):
             place = _place(app_name, user_id, filename, session_id)
             tenant = tenant_name(self._tenant, app_name, user_id)
@@ -131,7 +131,7 @@ class ByrefArtifactService(BaseArtifactService):
         return None
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
-        """Return the names of the session's files and of the user's, sorted; without `session_id` the user's."""
+        """Return the sorted names of the session's and the user's files; without `session_id` only the user's."""
         places = {_place(app_name, user_id, _USER, None), _place(app_name, user_id, "", session_id)}
         tenant = tenant_name(self._tenant, app_name, user_id)
 
@@ -144,7 +144,7 @@ class ByrefArtifactService(BaseArtifactService):
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
-        """Delete every version of a file, and its bytes unless something else needs them."""
+        """Delete every version of a file, and their bytes unless something else needs them."""
         place = _place(app_name, user_id, filename, session_id)
         items = self._items(tenant_name(self._tenant, app_name, user_id), place)
 
@@ -173,7 +173,7 @@ class ByrefArtifactService(BaseArtifactService):
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """Return what is known of each version of a file."""
+        """Return the description of each version of a file."""
         place = _place(app_name, user_id, filename, session_id)
         items = self._items(tenant_name(self._tenant, app_name, user_id), place)
         found = await asyncio.to_thread(items.last, _FILE + place.name)
@@ -188,7 +188,7 @@ class ByrefArtifactService(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """Return what is known of one version of a file, the newest without `version`; None if there is none."""
+        """Return the description of one version of a file, by default the newest; None if there is none."""
         place = _place(app_name, user_id, filename, session_id)
         items = self._items(tenant_name(self._tenant, app_name, user_id), place)
         found = await asyncio.to_thread(_version, items, place, version)
@@ -205,7 +205,7 @@ class ByrefArtifactService(BaseArtifactService):
         if data:
             said = "text/plain" if blob is None else blob.mime_type
             if isinstance(data, bytes) and data.startswith(MARKS):
-                said = OCTETS  # as text it would be stored in UTF-8
+                said = OCTETS  # as text it would be stored in UTF-8, and its bytes would change
             artifact = session.store_artifact(
                 data,
                 name=place.name if 0 < len(place.name) <= MAX_NAME_CHARS else None,
@@ -249,13 +249,13 @@ class ByrefArtifactService(BaseArtifactService):
 
 
 def _see_that_it_is_free(session_id: str) -> None:
-    """Refuse the name that ADK's services in memory and in GCS have for the user's files."""
+    """Refuse the id that ADK's services in memory and in GCS reserve for the user's files."""
     if session_id.strip().replace("\\", "/").split("/")[0] == _RESERVED:
         raise InputValidationError(f"session_id must not be or start with the reserved value {_RESERVED!r}.")
 
 
 def _place(app_name: str, user_id: str, filename: str, session_id: str | None) -> _Place:
-    """Where a file is kept: with its session, or with its user."""
+    """Return the place of a file: in its session, or with its user."""
     artifact_util.validate_path_segment(app_name, "app_name")
     artifact_util.validate_path_segment(user_id, "user_id")
     if session_id is None or filename.startswith(_USER):
@@ -278,7 +278,7 @@ def _place(app_name: str, user_id: str, filename: str, session_id: str | None) -
 
 
 def _mime_type(part: types.Part, app_name: str, user_id: str, session_id: str | None) -> str | None:
-    """The type of a part that can be saved; a reference's is not known before it is followed."""
+    """Return the content type of a part that can be saved; a reference's type is unknown until it is followed."""
     if part.inline_data is not None:
         return part.inline_data.mime_type
     if part.text is not None:

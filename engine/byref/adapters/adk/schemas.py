@@ -1,4 +1,4 @@
-"""The declarations of tools in Google ADK: as a tool has them, and as a model is shown them."""
+"""Tool declarations in Google ADK: their argument schemas, and the declarations that a model is shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ except ImportError as error:
 
 
 def shown(tool: Any) -> Any:
-    """Return the declarations of a request with each argument as it was, or a reference; what is no function as it is."""
+    """Return a request's tool with declarations in which each argument may also be a reference; other kinds of tools unchanged."""
     declared = tool.function_declarations if isinstance(tool, types.Tool) else None
     if not declared:
         return tool

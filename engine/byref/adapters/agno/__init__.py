@@ -1,4 +1,4 @@
-"""byref in Agno's agents: a tool hook that every tool result passes, byref's own tools as a toolkit, and a hook for usage."""
+"""byref in Agno's agents: a tool hook for every tool result, byref's own tools as a toolkit, and a hook for usage."""
 
 from __future__ import annotations
 
@@ -40,37 +40,37 @@ logger = logging.getLogger("byref")
 
 _SYSTEM = ("system", "developer")
 _COUNTS_CACHED_APART = frozenset({"Claude", "AwsBedrock"})
-"""Agno's model classes, and those derived from them, whose input tokens leave out cached ones."""
+"""Agno's model classes (with their subclasses) whose count of input tokens leaves out cached tokens."""
 
 
 def session_name(session_id: str, user_id: str | None = None) -> str:
-    """Return the id of byref's session for one of Agno's, where no `tenant` is given: `user/session`.
+    """Return the id of byref's session for a session of Agno's where no `tenant` is given: `user/session`.
 
     Raises:
-        InvalidId: one of them is no text that can be kept.
+        InvalidId: an id is not a text, or not one that can be stored.
     """
     parts = [check_id("session_id", session_id)]
     return joined(*([check_id("user_id", user_id), *parts] if user_id is not None else parts))
 
 
 class ByrefTools(Toolkit):
-    """A toolkit of byref's own tools, and the hooks of an agent or a team that has it.
+    """A toolkit of byref's own tools, and the hooks for an agent or a team that has it.
 
-    `Agent(tools=[…, byref], tool_hooks=[byref.hook], post_hooks=[byref.record], instructions=byref.instructed("…"))`; with
-    `arun` it is `byref.arecord` and `byref.ainstructed("…")`. The
-    conversation is the run's `session_id`, of the user that `user_id` names: `session_name(session_id, user_id)`. With a `tenant`,
-    which may be a function of the `RunContext`, that alone says whose a `session_id` is. `policy` and `tools` are those of
-    `Engine.session`, and so are `model` and `context_window`; without them the model is the agent's.
+    `Agent(tools=[…, byref], tool_hooks=[byref.hook], post_hooks=[byref.record], instructions=byref.instructed("…"))`; for `arun`
+    use `byref.arecord` and `byref.ainstructed("…")`.
 
-    Agno does not tell a hook the id of a call: outputs are found by their step.
+    The conversation is named by the run's `session_id` and `user_id`: `session_name(session_id, user_id)`. With a `tenant`, which
+    may be a function of the `RunContext`, only the tenant says who owns a `session_id`. `policy`, `tools`, `model` and
+    `context_window` are those of `Engine.session`; the default model is the agent's.
 
-    One toolkit serves any number of runs on any threads. The engine stays the host's, which closes it.
+    Agno does not give a hook the id of a call, so outputs are found by their step. One toolkit serves any number of runs on any
+    threads. The engine belongs to the host, which closes it.
 
-    Where the database is away and the policy says `on_storage_failure="raise"`, that is the error of each call: Agno lets no
-    hook of a tool end a run with an exception.
+    If the database is away and the policy says `on_storage_failure="raise"`, each call gets the error: Agno does not let a tool
+    hook end a run with an exception.
 
     Raises:
-        ConfigurationError: `engine` is no `byref.Engine`.
+        ConfigurationError: `engine` is not a `byref.Engine`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ByrefTools(Toolkit):
         self._conversations = Conversations(engine, policy, tools)
         self._instructions = Instructions(engine)
         self._is_instructing = False
-        """Whether an agent's instructions come by here."""
+        """Whether an agent has `instructed` or `ainstructed` as its instructions."""
         self._is_warned = False
         self._writing = threading.Lock()
         self._tenant, self._session = tenant, session
@@ -104,7 +104,7 @@ class ByrefTools(Toolkit):
                 )
 
     def session(self, run_context: RunContext, owner: Any = None) -> Session:
-        """Return the conversation of a run; `owner` is its agent or team, whose model says the window.
+        """Return the conversation of a run; `owner` is its agent or team, whose model gives the context window.
 
         Raises:
             StorageFailure: the database is away.
@@ -126,14 +126,14 @@ class ByrefTools(Toolkit):
         agent: Any = None,
         team: Any = None,
     ) -> Any:
-        """Tool hook: resolve the references in the arguments, run the tool, and return what the model reads of its result."""
+        """Tool hook: resolve references in the arguments, run the tool, and return what the model reads of its result."""
         if function_name in self.functions:
             return function_call(**arguments)
         call = _Call(self, function_name, arguments, run_context, agent or team)
         return call.arun(function_call) if iscoroutinefunction(function_call) else call.run(function_call)
 
     def instructed(self, *instructions: str) -> Callable[..., list[str]]:
-        """Return `instructions` of an agent or a team: those given, and what tools of the run's conversation instruct the model."""
+        """Return `instructions` for an agent or a team: the given ones, and those of the tools in the run's conversation."""
         self._is_instructing = True
 
         def given(run_context: RunContext | None = None) -> list[str]:
@@ -142,7 +142,7 @@ class ByrefTools(Toolkit):
         return given
 
     def ainstructed(self, *instructions: str) -> Callable[..., Awaitable[list[str]]]:
-        """Do the same for an agent that is run by `arun`."""
+        """Do the same for an agent run by `arun`."""
         given = self.instructed(*instructions)
 
         async def agiven(run_context: RunContext | None = None) -> list[str]:
@@ -153,9 +153,9 @@ class ByrefTools(Toolkit):
     def record(
         self, run_output: RunOutput | TeamRunOutput, run_context: RunContext, agent: Any = None, team: Any = None
     ) -> None:
-        """Post hook of `run`: record the usage of each request that the run made; those of a team's member as side calls.
+        """Post hook of `run`: record the usage of each of the run's requests; those of a team member are side calls.
 
-        A database that is away is logged and not raised: the run's answer is there.
+        If the database is away, this is logged and not raised: the run already has its answer.
         """
         owner = agent or team
         try:
@@ -187,7 +187,7 @@ class ByrefTools(Toolkit):
     async def arecord(
         self, run_output: RunOutput | TeamRunOutput, run_context: RunContext, agent: Any = None, team: Any = None
     ) -> None:
-        """Post hook of `arun`: the same."""
+        """Post hook of `arun`: do the same."""
         await asyncio.to_thread(self.record, run_output, run_context, agent, team)
 
     def _named(self, run_context: RunContext) -> Name:
@@ -195,7 +195,7 @@ class ByrefTools(Toolkit):
             return named(self._tenant, run_context), self._session or run_context.session_id
         if self._session is not None:
             return NOBODY, self._session
-        user = None if run_context.user_id == "" else run_context.user_id  # to Agno none as well
+        user = None if run_context.user_id == "" else run_context.user_id  # Agno too treats an empty user_id as none
         if user is None and not self._is_warned:
             self._is_warned = True
             logger.warning(
@@ -205,7 +205,7 @@ class ByrefTools(Toolkit):
         return NOBODY, session_name(run_context.session_id, user)
 
     def _instruct(self, run_context: RunContext, tool: str, text: str) -> None:
-        """Put what a tool instructs in the run's system message, for its next request, and keep it for later runs."""
+        """Add a tool's instructions to the run's system message, for its next request, and keep them for later runs."""
         self._instructions.add(self._named(run_context), text)
         system = next((one for one in run_context.messages or () if one.role in _SYSTEM), None)
         if system is not None:
@@ -220,7 +220,7 @@ class ByrefTools(Toolkit):
             )
 
     def _call(self, /, fc: FunctionCall, run_context: RunContext, **arguments: Any) -> Any:
-        """Answer a call of one of byref's own tools; a mistake of the model's is the call's error."""
+        """Answer a call of one of byref's own tools; a mistake of the model becomes the call's error."""
         reply = self._conversations.call(self._opened(run_context), fc.function.name, fc.arguments, fc.call_id)
         text = sendable(reply.text)
         if reply.is_error:
@@ -232,7 +232,7 @@ class ByrefTools(Toolkit):
 
 
 class _Call:
-    """One call of a host's tool, with the hooks that are still inside of byref's."""
+    """One call of a host's tool."""
 
     def __init__(
         self, tools: ByrefTools, name: str, arguments: dict[str, Any], run_context: RunContext, owner: Any
@@ -265,7 +265,7 @@ class _Call:
         return await asyncio.to_thread(self._gated, session, output)
 
     def _begin(self) -> Session | None:
-        """Put the data into the arguments themselves: the tool is called with these, whatever a hook passes on."""
+        """Put the resolved data into the arguments dict itself: Agno calls the tool with it, whatever a hook passes on."""
         session = self._tools._opened(self._context, self._owner)
         resolved: Any = self._tools._conversations.arguments(
             session, self._written, None, tool=self._name, call_id=None
@@ -275,7 +275,7 @@ class _Call:
         return session
 
     def _end(self) -> None:
-        """Put back what the model wrote: the run's record holds the same dict."""
+        """Restore what the model wrote: the run's record holds the same dict."""
         self._arguments.clear()
         self._arguments.update(self._written)
 
@@ -288,13 +288,13 @@ class _Call:
         return str(sendable(result.text))
 
     def _failure(self, session: Session | None, error: Exception) -> Exception:
-        """The tool's own error, or one with as much of its text as the model reads."""
+        """Return the tool's own error, or one with only as much of its text as the model reads."""
         text = self._text(session, str(error), is_error=True)
         return error if text == str(error) else ToolError(text)
 
     def _gated(self, session: Session | None, output: Any) -> Any:
         if _ends_run(self._owner, self._name):
-            return output  # it is the answer to the user
+            return output  # this result is the answer to the user
         if isasyncgen(output):
             return self._apieces(session, output)
         if isgenerator(output):
@@ -304,7 +304,7 @@ class _Call:
         return self._text(session, output)
 
     def _pieces(self, session: Session | None, output: Iterator[Any]) -> Iterator[Any]:
-        """Events as they come, then what the model reads of all the texts."""
+        """Yield events as they come, then what the model reads of all texts together."""
         texts = []
         for piece in output:
             if hasattr(piece, "event"):
@@ -324,7 +324,7 @@ class _Call:
 
 
 def _add(system: Message, text: str) -> None:
-    """Add a text to a system message, once."""
+    """Add a text to a system message unless it is already in it."""
     before = system.content
     if isinstance(before, list):
         if not any(isinstance(block, dict) and block.get("text") == text for block in before):
@@ -334,7 +334,7 @@ def _add(system: Message, text: str) -> None:
 
 
 def _ends_run(owner: Any, name: str) -> bool:
-    """Whether the run ends with this tool's result."""
+    """Tell whether the run ends with this tool's result."""
     tools = getattr(owner, "tools", None)
     for tool in tools if isinstance(tools, list) else []:
         functions = tool.get_async_functions() if isinstance(tool, Toolkit) else {getattr(tool, "name", None): tool}
@@ -344,7 +344,7 @@ def _ends_run(owner: Any, name: str) -> bool:
 
 
 def _with_media(text: str, blocks: list[Any]) -> ToolResult:
-    """A reply with its images and documents, which byref writes as MCP does."""
+    """Return a reply with its images and documents as Agno's media; byref writes them in MCP's form."""
     images, files = [], []
     for block in blocks:
         match block:

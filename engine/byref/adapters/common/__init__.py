@@ -1,1 +1,1 @@
-"""What adapters of several frameworks share."""
+"""Code that the adapters of several frameworks share."""

@@ -1,4 +1,4 @@
-"""Arguments of tools whose framework checks them itself, after their references were resolved."""
+"""Resolves references in tool arguments that the framework itself checks afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_DEPTH: Final = 100
 
 
 def may_refer(value: object, depth: int = 0) -> bool:
-    """Tell whether arguments may have a reference: most calls have none, and need not wait for a look-up."""
+    """Tell whether arguments may contain a reference: most contain none, and their calls need no look-up."""
     if depth > _MAX_DEPTH:
         return True
     if isinstance(value, str):
@@ -26,7 +26,7 @@ def may_refer(value: object, depth: int = 0) -> bool:
 
 
 def refers(arguments: Mapping[str, Any] | str) -> bool:
-    """Tell the same of arguments that may be JSON text; of text that does not parse, whether a reference's mark is in it."""
+    """Tell the same of arguments that may be JSON text; for text that does not parse, whether it contains a reference's mark."""
     if not isinstance(arguments, str):
         return may_refer(arguments)
     try:
@@ -44,13 +44,13 @@ def resolved(
     call_id: str | None,
     is_strict: bool = False,
 ) -> dict[str, Any] | str:
-    """Return what `Session.resolve` does, or the very arguments where they have no references and do not fit the schema.
+    """Return the result of `Session.resolve`, or the same arguments if they have no references and do not fit the schema.
 
-    Frameworks take more than a tool's schema says (defaults, `"90"` for a duration), and refuse the rest in their own
-    words; with `is_strict` byref refuses it. Where `schema` is not valid, nothing is checked against it.
+    Frameworks accept more than a tool's schema says (defaults, `"90"` for a duration) and word their own refusals, so they get such
+    arguments; with `is_strict` byref refuses them. If `schema` is invalid, nothing is checked against it.
 
     Raises:
-        ToolError: a reference is unknown, or what it brought does not fit.
+        ToolError: a reference is unknown, or its data does not fit.
     """
     resolve = partial(session.resolve, arguments, tool=tool, call_id=call_id)
     try:

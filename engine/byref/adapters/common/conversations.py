@@ -1,7 +1,7 @@
-"""The conversations of an adapter, and what holds for all adapters: whose they are, and what a run does when data is out of reach.
+"""The conversations of an adapter, and how a run goes on when their data cannot be reached.
 
-A run goes on while the database is away, and after its conversation has ended: outputs are read whole or cut with a note,
-arguments without references pass, and what needs stored data is answered with an error that the model reads.
+A run goes on while the database is away, and after its conversation has ended: the model reads outputs whole or cut with a note,
+arguments without references pass, and calls that need stored data are answered with an error for the model.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from byref.session import Session
 logger = logging.getLogger("byref")
 
 AWAY: Final = "the store of this conversation's data cannot be reached: try again later"
-"""What the model reads where its call needs data and the database is away."""
+"""What the model reads when its call needs data and the database is away."""
 GONE: Final = "this conversation's data is gone: the conversation has ended"
 MOST: Final = 10_000
-"""Conversations of which something is remembered in memory."""
+"""Conversations about which the adapter remembers something in memory."""
 
 C = TypeVar("C")
 K = TypeVar("K")
 V = TypeVar("V")
 
 Name = tuple[str, str]
-"""Of a conversation: tenant and id."""
+"""A conversation's tenant and id."""
 
 NOBODY: Final = "default"
-"""The tenant where a host names none."""
+"""The tenant if the host names none."""
 
 callers: ContextVar[tuple[Name, ...]] = ContextVar("byref_adapter_callers", default=())
-"""The conversations of which a tool is running: the usage of an agent that this tool runs is not their context."""
+"""Conversations whose tool is running now. If the tool runs an agent, that agent's usage is not their context."""
 
 
 @contextmanager
 def running(name: Name) -> Iterator[None]:
-    """Mark what runs inside as run by a tool of a conversation.
+    """Mark the code inside as run by a tool of a conversation.
 
-    A context variable carries the mark: tasks that are started inside have it, other threads need `copy_context`.
+    The mark is a context variable: tasks started inside inherit it, other threads need `copy_context`.
     """
     token = callers.set((*callers.get(), name))
     try:
@@ -62,17 +62,17 @@ def running(name: Name) -> Iterator[None]:
 
 
 def named(given: str | Callable[[C], str], run: C) -> str:
-    """Return a tenant or an id as the host gives it: a text, or a function of the framework's run that returns one."""
+    """Return the tenant or id that the host gave: a text, or the result of a function of the framework's run."""
     return given if isinstance(given, str) else given(run)
 
 
 def joined(*parts: str) -> str:
-    """Return the id of a conversation that several texts name together; other texts never give the same."""
+    """Return the id of a conversation that several texts name together; different texts never give the same id."""
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 
 class Recent(Generic[K, V]):
-    """The newest `MOST` entries of a mapping; for any thread."""
+    """The newest `MOST` entries of a mapping; thread-safe."""
 
     def __init__(self) -> None:
         self._kept: dict[K, V] = {}
@@ -83,7 +83,7 @@ class Recent(Generic[K, V]):
         return self._kept.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Make an entry the newest."""
+        """Add or replace an entry, which becomes the newest."""
         with self._lock:
             self._kept.pop(key, None)
             self._kept[key] = value
@@ -94,11 +94,12 @@ class Recent(Generic[K, V]):
 class Conversations:
     """The sessions that an adapter opens for its framework's runs.
 
-    Thread-safe: one instance serves any number of runs on any threads. Its methods read the database, so they belong on a
-    thread and not on an event loop. It keeps the handles of the last `MOST` conversations for when the database is away.
-    The engine stays the host's, which closes it once no run goes on. `policy` and `tools` are those of `Engine.session`.
+    Thread-safe: one instance serves any number of runs on any threads. Its methods read the database, so call them on a thread and
+    not on an event loop. It keeps the handles of the last `MOST` conversations for use while the database is away. The engine
+    belongs to the host, which closes it after the last run. `policy` and `tools` are those of `Engine.session`.
 
     Raises:
+        ConfigurationError: `engine` is not a `byref.Engine`.
         ConfigurationError: `engine` is no `byref.Engine`.
     """
 
@@ -113,11 +114,11 @@ class Conversations:
         return self._policy or self.engine.policy
 
     def policy_of(self, session: Session | None) -> Policy:
-        """Return the policy in force: a session may have been opened with another."""
+        """Return the policy in force: a session may have been opened with another policy."""
         return self.policy if session is None else session.policy
 
     def open(self, name: Name, model: str | None, window: int | None = None, *, keep: bool = True) -> Session:
-        """Open a conversation. Without `keep` its handle is only kept if there is none yet.
+        """Open a conversation. Without `keep`, its handle is kept only if there is none yet.
 
         Raises:
             StorageFailure: the database is away.
@@ -133,10 +134,10 @@ class Conversations:
     def opened(
         self, name: Name, model: str | None, window: int | None = None, *, keep: bool = True, going_on: bool = False
     ) -> Session | None:
-        """Return a conversation; while the database is away its kept handle, which cuts outputs, or None.
+        """Return a conversation; while the database is away, its kept handle, which cuts outputs, or None.
 
         Raises:
-            SessionGone: it has ended, and `going_on` asks for one that has not.
+            SessionGone: the conversation has ended, and `going_on` requires one that has not.
             StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
         """
         try:
@@ -151,7 +152,7 @@ class Conversations:
             return self._handles.get(name)
 
     def tools(self, session: Session | None) -> list[dict[str, Any]]:
-        """Return the definitions of byref's own tools, as MCP has them."""
+        """Return the definitions of byref's own tools in MCP's form."""
         if session is None:
             return self.engine.tools("mcp", tools=self._tools, policy=self._policy)
         return session.tools("mcp")
@@ -166,7 +167,7 @@ class Conversations:
         arguments: object,
         is_error: bool,
     ) -> Result:
-        """Return what `Session.process` does. An output that cannot be stored stays whole if it is small, else it is cut.
+        """Return the result of `Session.process`. An output that cannot be stored stays whole if it is small, and is cut otherwise.
 
         Raises:
             StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
@@ -188,12 +189,12 @@ class Conversations:
         call_id: str | None,
         is_strict: bool = False,
     ) -> dict[str, Any] | str:
-        """Return arguments with data in the place of references; those without references need no database.
+        """Return arguments with references replaced by data; arguments without references need no database.
 
-        What has no references and does not fit `schema` is left to the framework, unless `is_strict`.
+        Arguments without references that do not fit `schema` are left to the framework, unless `is_strict`.
 
         Raises:
-            ToolError: text for the model: a reference is unknown, its data does not fit, or nothing can be looked up.
+            ToolError: text for the model: a reference is unknown, its data does not fit, or the database is away.
             StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
         """
         try:
@@ -227,7 +228,7 @@ class Conversations:
         return ToolReply(AWAY, is_error=True, tool=tool)
 
     def record(self, name: Name, model: str | None, usage: object, request_id: str | None, *, context: bool) -> None:
-        """Record the usage of an answer. A failure is logged and not raised: the answer is paid for, and is not lost."""
+        """Record the usage of an answer. A failure is logged and not raised, so that the paid answer is not lost."""
         try:
             self.open(name, model).record_usage(usage, request_id=request_id, context=context)
         except ByrefError:

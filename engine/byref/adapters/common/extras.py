@@ -1,4 +1,4 @@
-"""What an adapter says when its framework is not installed, or what it is given is no engine."""
+"""The errors of an adapter whose framework is not installed, or which is given something other than an engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def missing(module: str, package: str, extra: str) -> ConfigurationError:
 
 
 def check_engine(engine: object) -> Engine:
-    """Return `engine`, or raise `ConfigurationError` naming what an adapter expects in its place."""
+    """Return `engine` if it is one, or raise `ConfigurationError` that says what is expected."""
     if isinstance(engine, Engine):
         return engine
     hint = ""

@@ -1,4 +1,4 @@
-"""What tools instruct a model to show, kept with a conversation for frameworks whose messages have no place for it."""
+"""Tools' instructions to the model, kept with the conversation for frameworks whose messages have no place for them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from byref.engine import Engine
 from byref.errors import ByrefError
 
 LIST: Final = "byref.instructions"
-"""The list of a session that they are kept in."""
+"""The session's list that holds the instructions."""
 MOST: Final = 20
-"""Of tools, in a request; the newest stay."""
+"""Instructions in one request; the newest are kept."""
 
 logger = logging.getLogger("byref")
 
 
 class Instructions:
-    """The instructions of conversations, each text once: kept in the database, and in memory for when that is away."""
+    """The instructions of conversations, each text once: in the database, and in memory for when the database is away."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._known: Recent[Name, tuple[str, ...]] = Recent()
 
     def add(self, name: Name, text: str) -> None:
-        """Keep what a tool of a conversation instructs; nothing that goes wrong with that is raised."""
+        """Keep a tool's instructions for a conversation; failures are logged, not raised."""
         known = self.of(name)
         if text in known:
             return
@@ -37,7 +37,7 @@ class Instructions:
             logger.warning("byref could not keep instructions of a tool of %r", name[1], exc_info=True)
 
     def of(self, name: Name) -> tuple[str, ...]:
-        """Return what the model is to read in its system message, the newest last."""
+        """Return the instructions for the model's system message, the newest last."""
         known = self._known.get(name) or ()
         try:
             kept = [text for _, text in self._of(name).last(LIST, MOST)]

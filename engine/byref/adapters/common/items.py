@@ -1,6 +1,6 @@
-"""Ordered lists of short texts that a framework keeps with a conversation: the items of its chat, the versions of a file.
+"""Ordered lists of short texts that a framework keeps with a conversation, such as a chat's items or a file's versions.
 
-They go with the session, with its tenant, and when an idle session's time is over.
+They are deleted with the session or the tenant, and when an idle session expires.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 
 class Items:
-    """The lists of one session. `name` is a list's, 1 to 512 bytes of UTF-8.
+    """The lists of one session. `name` is the name of a list, 1 to 512 bytes of UTF-8.
 
-    What is written is numbered under the session's lock: any number of processes may append at once. Reading what nobody
-    wrote makes no session.
+    Texts are numbered under the session's lock, so any number of processes may append at once. Reading a list of a session that
+    does not exist creates no session.
 
     Raises:
-        InvalidId: a name cannot be kept as it is.
-        SessionGone: something is to be written, and the conversation has ended.
+        InvalidId: a name cannot be stored unchanged.
+        SessionGone: a write, and the conversation has ended.
         StorageFailure: the database failed.
     """
 
@@ -39,9 +39,9 @@ class Items:
         self._tenant = lifecycle.check_id("tenant", tenant)
 
     def append(self, name: str, texts: Sequence[str], also: Callable[[Connection, int], object] | None = None) -> int:
-        """Append texts all at once and return the number of the first; the first of a list is 0.
+        """Append texts, all or none, and return the number of the first one; a list's first number is 0.
 
-        `also` is done in the same transaction, with the session's row.
+        `also` is called in the same transaction with the session's row id.
         """
         name = lifecycle.check_id("list", name)
 
@@ -57,7 +57,7 @@ class Items:
         return self._write(work)
 
     def last(self, name: str, limit: int | None = None) -> list[tuple[int, str]]:
-        """Return the last `limit` texts with their numbers, in their order; None: all of them."""
+        """Return the last `limit` texts (None: all) with their numbers, in their order."""
 
         def work(connection: Connection, session: int) -> list[tuple[int, str]]:
             newest = select(ItemRow.number, ItemRow.text).where(*_of(session, name))
@@ -67,7 +67,7 @@ class Items:
         return self._read(work) or []
 
     def replace(self, name: str, expected: Sequence[tuple[int, str]], texts: Sequence[str]) -> bool:
-        """Put texts in place of the last ones, all at once; False, and nothing is done, where those are not `expected`."""
+        """Replace the list's last texts in one transaction; if they are not `expected`, change nothing and return False."""
         name = lifecycle.check_id("list", name)
 
         def work(connection: Connection, session: int) -> bool:
@@ -83,7 +83,7 @@ class Items:
         return self._write(work)
 
     def at(self, name: str, number: int) -> str | None:
-        """Return the text of that number; None if there is none."""
+        """Return the text with a number, or None."""
 
         def work(connection: Connection, session: int) -> str | None:
             one = select(ItemRow.text).where(*_of(session, name), ItemRow.number == number)
@@ -92,7 +92,7 @@ class Items:
         return self._read(work)
 
     def names(self) -> list[str]:
-        """Return the names of the lists that have something in them, sorted."""
+        """Return the sorted names of the lists that are not empty."""
 
         def work(connection: Connection, session: int) -> list[str]:
             every = select(ItemRow.list).where(ItemRow.session_id == session).distinct()
@@ -101,7 +101,7 @@ class Items:
         return self._read(work) or []
 
     def pop(self, name: str) -> str | None:
-        """Remove the last text and return it; None if there is none."""
+        """Remove and return the last text; None if there is none."""
 
         def work(connection: Connection, session: int) -> str | None:
             newest = select(ItemRow.id, ItemRow.text).where(*_of(session, name))
@@ -114,7 +114,7 @@ class Items:
         return self._write(work)
 
     def clear(self, name: str, also: Callable[[Connection, int, list[str]], object] | None = None) -> None:
-        """Remove a list. `also` is done in the same transaction, with the session's row and what was in the list."""
+        """Remove a list. `also` is called in the same transaction with the session's row id and the list's texts."""
 
         def work(connection: Connection, session: int) -> None:
             every = select(ItemRow.text).where(*_of(session, name)).order_by(ItemRow.number)
@@ -146,6 +146,7 @@ class Items:
             ledger.lock(connection, opened.row)
             return work(connection, opened.row)
 
+        # Opening creates the session; it is a transaction of its own, so `locked` looks the session up again.
         self._engine.session(self._session, tenant=self._tenant)
         return retried(self._engine.database.write, locked)
 

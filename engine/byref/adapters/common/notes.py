@@ -1,4 +1,4 @@
-"""What frameworks tell of models and conversations, where that is not given: hosts' tests put stand-ins in their place."""
+"""Reads names and counts from frameworks' objects, which may lack them: hosts' tests use stand-ins of any type."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from byref.usage import is_count
 
 
 def text(value: object) -> str | None:
-    """Return a name that a framework tells; None where it is no text, or an empty one."""
+    """Return the value if it is a text that is not empty, else None."""
     return value if isinstance(value, str) and value else None
 
 
 def count(value: object) -> int:
-    """Return a number that a framework tells; 0 where it is no whole number, or a negative one."""
+    """Return the value if it is a whole number from 0 on, else 0."""
     return value if is_count(value) and isinstance(value, int) else 0
 
 
 def member(value: object, name: str) -> object:
-    """Return a member of an object that a framework tells; None where there is none, or it is no object."""
+    """Return a member of a mapping; None if there is none, or if the value is not a mapping."""
     return value.get(name) if isinstance(value, Mapping) else None

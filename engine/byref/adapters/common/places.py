@@ -1,4 +1,4 @@
-"""Values of bytes under keys, in one byref conversation: what the stores of frameworks are made of."""
+"""Bytes stored under keys in one byref conversation, on which the adapters of frameworks' stores are built."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from byref.session import Session
 from byref.tools.storage import insert_value, store_value
 
 MOST_READS: Final = 5
-"""Of a value that others overwrite all the time."""
+"""Attempts to read a value that others keep overwriting."""
 
 
 def unbounded(policy: Policy) -> Policy:
-    """Return the policy of what stays until it is overwritten or deleted."""
+    """Return the policy for values that stay until they are overwritten or deleted."""
     return replace(policy, ttl=None, ledger_ttl=None, max_session_bytes=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A conversation that keeps artifacts by name."""
+    """A conversation that holds artifacts under their names."""
 
     engine: Engine
     tenant: str
@@ -45,7 +45,7 @@ class Place:
         return self.engine.session(self.session, tenant=self.tenant, policy=self.policy)
 
     def write(self, values: Mapping[str, bytes]) -> None:
-        """Put values in the place of all that has their names, in one transaction."""
+        """Store values in one transaction, replacing all artifacts with the same names."""
         scope = self.opened()._scope
         made = [
             (name, *store_value(scope, data, name=name, content_type=OCTETS, preview_chars=0))
@@ -61,7 +61,7 @@ class Place:
         scope.write(work)
 
     def read(self, names: Collection[str]) -> dict[str, bytes]:
-        """Return the values of those names that there are; one that is overwritten while it is read is read anew."""
+        """Return the values that exist under the names; a value overwritten while it is read is read again."""
         scope = self.opened()._scope
         values: dict[str, bytes] = {}
         left = set(names)
@@ -91,11 +91,11 @@ class Place:
         return self.engine.database.read(work)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Delete what has these names, in one transaction."""
+        """Delete the artifacts with these names, in one transaction."""
         self.delete(*[ArtifactRow.name.in_(some) for some in batched(names)])
 
     def delete(self, *which: ColumnElement[bool]) -> None:
-        """Delete those of the host's artifacts that meet any of the conditions."""
+        """Delete the host's artifacts that meet any of the conditions, in one transaction."""
 
         def work(connection: Connection) -> None:
             opened = lifecycle.find_session(connection, self.tenant, self.session)
@@ -107,13 +107,13 @@ class Place:
 
 
 def _delete(connection: Connection, session: int, *which: ColumnElement[bool]) -> None:
-    """Delete artifacts that no variable and no step refers to: those of the host."""
+    """Delete artifacts of the host, to which no variable and no step refers."""
     gone = delete(ArtifactRow).where(ArtifactRow.session_id == session, ArtifactRow.origin == "host", *which)
     ids = set(connection.execute(gone.returning(ArtifactRow.blob_id)).scalars())
     blobs.delete_unused(connection, sorted(ids))
 
 
 def begins(prefix: str) -> ColumnElement[bool]:
-    """The condition of names that begin with a prefix, compared as they are stored: LIKE takes no account of case on SQLite."""
+    """Return the condition for names with a prefix. It compares stored text, because LIKE ignores case on SQLite."""
     stored = literal(prefix, EscapedText())
     return func.substr(type_coerce(ArtifactRow.name, Text), 1, func.length(stored)) == stored

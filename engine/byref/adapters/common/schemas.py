@@ -1,7 +1,7 @@
-"""The schemas of tools as a model is shown them: any argument may be a reference.
+"""Schemas of tools as a model is shown them: any argument may be a reference.
 
-Each protocol has another form of what a reference is, and of what may stand around a choice: `or_reference` is what they
-share.
+Each protocol defines in its own way what a reference is and which keywords may stand beside a choice; `or_reference` is the part
+they share.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ STRICT_REFERENCE: Final[Json] = {
 }
 _STRICT_OUTSIDE: Final = ("title", "description", "default")
 _NARROW: Final = frozenset({"pattern", "format", "maxLength"})
-"""What keeps a reference out of a string."""
+"""Keywords of a string's schema that no reference satisfies."""
 
 
 def or_reference(schema: Mapping[str, Any], reference: Json, outside: Collection[str]) -> Json:
-    """Return the schema of an argument, or of a reference in its place.
+    """Return a schema that accepts an argument, or a reference in its place.
 
-    Keywords that are named by `outside` (a title, a default) stay around the choice, where clients look for them. A choice
-    that is already there gets one option more.
+    Keywords named in `outside` (a title, a default) stay outside of the choice, where clients look for them. If the schema is
+    already a choice, it gets one more option.
     """
     around = {key: schema[key] for key in schema if key in outside}
     inside = {key: value for key, value in schema.items() if key not in outside}
@@ -37,10 +37,10 @@ def or_reference(schema: Mapping[str, Any], reference: Json, outside: Collection
 
 
 def with_references(schema: Mapping[str, Any]) -> Json | None:
-    """Return an object's schema whose properties may all be references; None where they may be so already, or must not.
+    """Return an object's schema in which every property may be a reference; None if nothing had to change, or nothing may.
 
-    Nothing stands around a choice that this makes: Gemini refuses it. A choice of given values stays one, and a schema that
-    refers to a place inside of a property is left alone.
+    This puts no keywords beside a choice that it makes, because Gemini refuses them. A property with an enumeration stays as it is,
+    and so does a schema that refers to a place inside of a property.
     """
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or points_inside(schema):
@@ -57,12 +57,12 @@ def _beside_reference(schema: Any) -> Any:
 
 
 def strict_with_references(schema: Mapping[str, Any]) -> Json:
-    """Return a schema of OpenAI's strict mode whose properties may all be references.
+    """Return a schema for OpenAI's strict mode in which every property may be a reference.
 
-    Strict mode has no objects of any keys: a reference with a program is JSON in a string, which `Session.resolve` reads.
+    Strict mode has no objects with free keys, so a reference with a jq program is JSON in a string; `Session.resolve` reads it.
     """
     properties = schema.get("properties")
-    if not isinstance(properties, Mapping) or '"#/properties/' in json.dumps(schema):  # would be elsewhere
+    if not isinstance(properties, Mapping) or '"#/properties/' in json.dumps(schema):  # these places would move
         return dict(schema)
     return {**schema, "properties": {name: _strictly_beside_reference(member) for name, member in properties.items()}}
 
@@ -77,18 +77,18 @@ def _strictly_beside_reference(schema: Any) -> Any:
 
 
 def _takes_text(schema: Mapping[str, Any]) -> bool:
-    """Whether any string fits."""
+    """Tell whether the schema accepts any string."""
     if any(isinstance(one, Mapping) and _takes_text(one) for one in schema.get("anyOf", ())):
         return True
     kind = schema.get("type")
     kinds = kind if isinstance(kind, list) else [kind]
-    if "string" in kinds or "STRING" in kinds:  # as Gemini writes it
+    if "string" in kinds or "STRING" in kinds:  # Gemini's spelling
         return not schema.keys() & _NARROW
     return not schema.keys() & {"type", "anyOf", "oneOf", "allOf", "$ref"}
 
 
 def points_inside(schema: object) -> bool:
-    """Tell whether a schema refers to a place that would be elsewhere."""
+    """Tell whether a schema refers to a place in itself that `or_reference` would move."""
     try:
         text = json.dumps(schema)
     except (TypeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Places that tenants share: threads, requests, conversations."""
+"""Limited resources that tenants share: threads, requests, conversations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 class Shares:
-    """A number of places. Of several tenants none gets more than half of them, and each gets `kept` in any case.
+    """A number of places. If there are several tenants, none gets more than half of them, and each gets at least `kept`.
 
-    So at most `places`, and `kept` more for each tenant, are in use. Not thread-safe: one thread, or a lock of the caller's.
+    So at most `places` are in use, plus `kept` for each tenant. Not thread-safe: use one thread, or a lock.
     """
 
     def __init__(self, places: int, *, several: bool, kept: int = 1) -> None:
@@ -26,13 +26,13 @@ class Shares:
 
     @property
     def limits(self) -> str:
-        """How many places there are, in words, for a message to who gets none."""
+        """The limits in words, for the error when no place is free."""
         return (
             f"{self.places:,}" if self.share == self.places else f"{self.share:,} of one tenant, {self.places:,} of all"
         )
 
     def take(self, tenant: str, *, in_exchange: bool = False) -> bool:
-        """Take a place for a tenant; False if there is none. In exchange for one that it has just given back there is one."""
+        """Take a place for a tenant; return False if none is free. With `in_exchange` it replaces one just given back."""
         mine = self._taken[tenant]
         if not in_exchange and mine >= self._kept and (mine >= self.share or self._taken.total() >= self.places):
             return False
@@ -47,7 +47,7 @@ class Shares:
 
 
 class SharedThreads:
-    """Threads that tenants share as `Shares` has it. Work that finds no place waits for one. Thread-safe."""
+    """Threads that tenants share by the rules of `Shares`. Work without a free place waits. Thread-safe."""
 
     def __init__(self, places: int, name: str, *, several: bool) -> None:
         self._shares = Shares(places, several=several)
@@ -58,11 +58,11 @@ class SharedThreads:
         self._lock = Lock()
 
     def of(self, tenant: str) -> Executor:
-        """Return what runs the work of one tenant."""
+        """Return an executor that runs one tenant's work."""
         return _Share(self, tenant)
 
     def submit(self, tenant: str, work: Callable[[], T]) -> Future[T]:
-        """Run work of a tenant; what waits begins in the order in which it came."""
+        """Run a tenant's work; waiting work begins in the order in which it was submitted."""
         future: Future[T] = Future()
         with self._lock:
             self._waiting.append((tenant, future, work))
@@ -70,7 +70,7 @@ class SharedThreads:
         return future
 
     def shutdown(self) -> None:
-        """Begin nothing more: what waits is cancelled, what has begun goes on to its end."""
+        """Begin no more work: waiting work is cancelled, running work goes on to its end."""
         with self._lock:
             waiting, self._waiting = self._waiting, deque()
         for _, future, _ in waiting:
@@ -79,7 +79,7 @@ class SharedThreads:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:
-        """Begin all work that has a place."""
+        """Begin all waiting work that has a place."""
         left: deque[tuple[str, Future[Any], Callable[[], Any]]] = deque()
         refused: set[str] = set()
         for tenant, future, work in self._waiting:
