@@ -113,9 +113,8 @@ class Lifting:
         if not self._is_object:
             return text, b""
         out: list[bytes] = []
-        given = at = seen = (
-            0  # bytes in `out`; start of the text not yet in `out`; how far brackets and quotes are counted
-        )
+        # Bytes in `out`; start of the text that is not yet in `out`; how far brackets and quotes are counted.
+        given = at = seen = 0
         # No name can be there without its own letters or an escape, and these two searches are faster than the expression.
         found = _KEY.search(text) if KEY.encode() in text or b"\\u" in text else None
         while found is not None:
@@ -142,9 +141,8 @@ class Lifting:
                     out.append(text[at:mark])
                     given += mark - at
                     self._remove(given + is_first, text[begin:end])
-                    if (
-                        is_first
-                    ):  # the next member becomes the first, so the text goes on as a new object without a comma
+                    if is_first:
+                        # The next member becomes the first, so the text goes on as a new object without a comma.
                         self._depth -= 1
                         text, at, seen, following = b"{" + text[end:], 0, 0, 0
                     else:

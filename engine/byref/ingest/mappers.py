@@ -157,9 +157,8 @@ def _by_callable(mapper: Callable[[Any], Any], value: object) -> object:
         raise
     except BaseException as error:  # SystemExit too: a failing mapper must not end the turn
         raise MapperFailed(f"mapper: {type(error).__name__}{_place()}") from error
-    if issubclass(
-        type(mapped), CoroutineType
-    ):  # isinstance would read the value's own `__class__`, which may run any code
+    # `isinstance` would read the value's own `__class__`, which may run any code.
+    if issubclass(type(mapped), CoroutineType):
         mapped.close()
         raise MapperFailed("mapper: it returned a coroutine; give an ordinary function")
     return mapped

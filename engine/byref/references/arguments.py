@@ -1,4 +1,4 @@
-"""The arguments of a call as models write them: an object, JSON text of one, or that text in a code fence or a JSON string."""
+"""Parsing of a call's arguments as models write them: an object, its JSON text, or that text in a code fence or JSON string."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _LAYERS = 3
 
 
 def as_object(arguments: object, bare: str | None = None) -> dict[str, Any]:
-    """Return arguments as a dict: a mapping, JSON text of an object (nothing at all is an empty one), else ToolError.
+    """Return arguments as a dict. They may be a mapping, or JSON text of an object; an empty text or None gives an empty dict.
 
-    Text that is no JSON is the argument `bare`, where a tool has one that alone is required.
+    `bare` is the name of a tool's only required argument, if it has one: text that is not JSON becomes its value.
+    Raises ToolError for anything else.
     """
-    for _ in range(_LAYERS):  # JSON in a JSON string
+    for _ in range(_LAYERS):  # models may encode JSON inside a JSON string
         if not isinstance(arguments, str | bytes):
             break
         arguments = decoded(arguments, bare)
@@ -31,7 +32,7 @@ def as_object(arguments: object, bare: str | None = None) -> dict[str, Any]:
 
 
 def decoded(given: str | bytes, bare: str | None) -> object:
-    """Return what JSON text says, `bare` as in `as_object`; ToolError."""
+    """Return the value of JSON text, with `bare` as in `as_object`. Raises ToolError if the text is not JSON."""
     text = given if isinstance(given, str) else given.decode("utf-8", "replace")
     inner = unfenced(text).strip()
     if not inner or inner == "null":
@@ -41,7 +42,7 @@ def decoded(given: str | bytes, bare: str | None) -> object:
     try:
         return jsontext.decode(inner.encode("utf-8", "surrogatepass"))
     except jsontext.NotJSON as error:
-        try:  # line breaks within strings, commas before closing brackets
+        try:  # models write line breaks within strings, and commas before closing brackets
             return jsontext.loads(without_trailing_commas(inner), strict=False)
         except ValueError:
             pass

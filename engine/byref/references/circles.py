@@ -1,8 +1,8 @@
-"""Find schemas of strangers whose check would never end, or take too long, before any data is checked against them.
+"""Detection of untrusted schemas whose check would never end, or take too long, before any data is checked against them.
 
-A schema may apply another to the same value (`allOf`, `not`, `$ref`). Where one comes back to itself in that way, a check never
-ends; where each is applied twice by the one before it, twenty of them are a million checks. A schema that comes back to itself
-for a part of the value (a tree) is fine: it ends with the data.
+A schema may apply another one to the same value (`allOf`, `not`, `$ref`). If a chain of these returns to its start, a check never
+ends. If each of twenty schemas applies the next one twice, one value takes a million checks. A schema that returns to itself only
+for a part of the value (a tree) is fine: the check ends with the data.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from referencing.jsonschema import DRAFT202012, specification_with
 from byref.errors import ConfigurationError
 
 MAX_LEVELS = 100
-"""Most levels of a schema's own JSON, and of schemas that apply one another to the same value."""
+"""Maximum levels of a schema's own JSON, and of schemas that apply one another to the same value."""
 MAX_CHECKS = 10_000
-"""Most schemas that one value is checked against, each counted as often as it is applied."""
+"""Maximum schemas that one value is checked against, each counted as often as it is applied."""
 MAX_SCHEMAS = 100_000
-"""Most schemas within one."""
+"""Maximum schemas inside one schema."""
 _APPLICATORS = ("not", "if", "then", "else", "allOf", "anyOf", "oneOf", "type", "extends", "disallow")
 _APPLICATORS_BY_NAME = ("dependentSchemas", "dependencies")
-"""Keywords of all drafts that apply schemas to the same value. A circle through a keyword that a draft does not know is refused too."""
+"""Keywords of all drafts that apply schemas to the same value. A circle is refused even if the draft does not know its keyword."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def check_circles(schema: dict[str, Any], in_time: Callable[[], None]) -> None:
-    """Refuse a schema that applies itself to one value again, or too many to it.
+    """Refuse a schema that applies itself to the same value again, or too many schemas to one value.
 
     `in_time` is called at every step and raises when the time is up.
 
     Raises:
-        ConfigurationError: what is wrong with the schema.
+        ConfigurationError: the schema is refused; the message says why.
     """
     _Walk(schema, in_time).run()
 
@@ -43,7 +43,7 @@ def check_levels(schema: Any) -> None:
     """Refuse a schema that is nested too deeply to be read.
 
     Raises:
-        ConfigurationError: it is.
+        ConfigurationError: the schema has more than `MAX_LEVELS` levels.
     """
     level, levels = [schema], 0
     while level:
@@ -59,7 +59,7 @@ def check_levels(schema: Any) -> None:
 
 
 class _Walk:
-    """Follows what is applied to one value, depth first, for every schema within one."""
+    """Follows, for every schema inside one, the schemas that it applies to the same value; depth first, without recursion."""
 
     def __init__(self, root: dict[str, Any], in_time: Callable[[], None]) -> None:
         self._in_time = in_time
@@ -68,7 +68,7 @@ class _Walk:
         uri = resource.id() or ""
         self._root = root, Registry().with_resource(uri, resource).crawl().resolver(uri)
         self._checks: dict[int, int] = {}
-        """How many checks one value takes, by the id of each schema that is done."""
+        """The checks that one value takes, by the `id()` of each finished schema."""
         self._anchored: list[tuple[str, dict[str, Any], Any]] = []
 
     def run(self) -> None:
@@ -129,7 +129,7 @@ class _Walk:
             counts.append(1)
 
     def _applied(self, schema: dict[str, Any], resolver: Any) -> Iterator[tuple[dict[str, Any], Any]]:
-        """What is applied to the same value."""
+        """Yield the schemas that a schema applies to the same value, each with the resolver of its references."""
         inner: list[Any] = []
         for keyword in _APPLICATORS:
             given = schema.get(keyword)
@@ -143,7 +143,7 @@ class _Walk:
         yield from self._referred(schema, resolver)
 
     def _referred(self, schema: dict[str, Any], resolver: Any) -> list[tuple[dict[str, Any], Any]]:
-        """The schemas that a schema refers to; for a dynamic reference, every one that it may mean."""
+        """Return the schemas that a schema refers to; for a dynamic reference, every schema that it may mean."""
         found = []
         for keyword in _REFERENCES:
             reference = schema.get(keyword)
@@ -151,7 +151,7 @@ class _Walk:
                 continue
             try:
                 resolved = resolver.lookup(reference)
-            except Unresolvable:  # an error of who uses it
+            except Unresolvable:  # the check that uses the reference reports it
                 continue
             if isinstance(resolved.contents, dict):
                 found.append((resolved.contents, resolved.resolver))

@@ -1,6 +1,6 @@
-"""Values as models write them, turned into what they plainly mean: each function returns unchanged what it does not understand.
+"""Coercion of the values that models write into what they plainly mean. Each function returns other values unchanged.
 
-Nothing here guesses: what could mean two things stays as it is, for an error that says what is expected.
+Nothing here guesses: an ambiguous value stays as it is, so that a later error can say what is expected.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def without_trailing_commas(text: str) -> str:
 
 
 def as_code(value: Any) -> Any:
-    """Return code out of its fence; a list of lines as one text."""
+    """Return code without its Markdown fence; a list of lines becomes one text."""
     if isinstance(value, list) and value and all(isinstance(line, str) for line in value):
         value = "\n".join(line.removesuffix("\n") for line in value)
     return unfenced(value) if isinstance(value, str) else value
 
 
 def as_filter(value: Any) -> Any:
-    """Return a jq filter out of its fence, of the quotes a shell wants, of the command `jq` before it."""
+    """Return a jq filter without a Markdown fence, a shell's quotes, or the command `jq` before it."""
     if not isinstance(value, str):
         return value
     text = unfenced(value).strip()
@@ -72,7 +72,7 @@ def as_filter(value: Any) -> Any:
 
 
 def as_key(value: Any) -> Any:
-    """Return the name, id or pointer of data without quotes, blanks or a listing's words around it; numbers as text."""
+    """Return a name, id or pointer without the quotes, blanks or words of a listing around it; a number becomes text."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     value = as_text(value)
@@ -88,7 +88,7 @@ def as_key(value: Any) -> Any:
 def as_text(value: Any) -> Any:
     """Return a number as text, and text as plain text."""
     if isinstance(value, str):
-        return str.__str__(value)  # whatever a subclass makes of itself
+        return str.__str__(value)  # a subclass may override `__str__`
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 1_000:
         return str(value)
     return repr(value) if isinstance(value, float) else value
@@ -102,13 +102,13 @@ def as_integer(value: Any) -> Any:
 
 
 def as_boolean(value: Any) -> Any:
-    """Return true or false that is written as text or as a number."""
+    """Return the boolean that a text or a number stands for."""
     text = value.strip().lower() if isinstance(value, str) else str(value) if value in (0, 1) else ""
     return True if text in _TRUE else False if text in _FALSE else value
 
 
 def as_span(value: Any) -> Any:
-    """Return a span of lines, `{start, end, column}`, out of `[10, 20]`, `"10-20"`, `10` or `{"from": 10, "to": 20}`."""
+    """Return the span of lines, `{start, end, column}`, that `[10, 20]`, `"10-20"`, `10` or `{"from": 10, "to": 20}` means."""
     if isinstance(value, str):
         if span := _SPAN.fullmatch(value):
             return {"start": int(span[1]), "end": int(span[2])}

@@ -1,4 +1,7 @@
-"""Arguments are made to fit the JSON Schema of their tool where the meaning is plain; else the model reads what does not fit."""
+"""Fitting of arguments to the JSON Schema of their tool.
+
+A value whose meaning is plain is coerced; for any other misfit, the model reads an error that says what does not fit.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +23,24 @@ from byref.references.substitution import Place, Substituter, Substitution
 from byref_sandbox import jsontext
 
 MAX_ROUNDS = 8
-"""Rounds of coercion: what was JSON in a string may hold further text that stands for a value."""
+"""Maximum rounds of coercion: a value decoded from a string may contain further text that stands for a value."""
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,99})(\.[0-9]{1,99})?([eE][+-]?[0-9]{1,4})?", re.ASCII)
 _WORDS: Mapping[str, bool] = {"true": True, "True": True, "false": False, "False": False}
 _SEEN = 100
-"""Most records that are looked through for a field that would fit."""
+"""Maximum records that are searched for a field that would fit."""
 _NAMED = 5
 
 
 def fitted(arguments: dict[str, Any], schema: Mapping[str, Any], references: Substituter) -> dict[str, Any]:
-    """Return arguments that fit the schema: as they are, or coerced where the model wrote text in place of a value.
+    """Return arguments that fit the schema: unchanged, or with text coerced where the model wrote text for a value.
 
-    JSON in a string, numbers and booleans as text are taken for what is meant where the schema refuses the text and
-    accepts the value. What a reference brought is never changed, but that JSON which came as text is either: the text, or
-    what it says.
+    JSON, a number or a boolean written as text is replaced by its value if the schema refuses the text and accepts the value.
+    Data that a reference brought is never changed, with one exception: JSON that came as text may be used as the text or as
+    its value.
 
     Raises:
-        ToolError: they do not fit; the text names the place, what was expected, what was given and by which reference.
-        ConfigurationError: the schema is none, or refers to what it does not hold.
+        ToolError: they do not fit; the message names the place, the expectation, the given value and the reference to it.
+        ConfigurationError: the schema is invalid, or refers to something that it does not contain.
     """
     wanted = compiled(schema)
     until = time.monotonic() + CHECK_SECONDS
@@ -54,7 +57,7 @@ def fitted(arguments: dict[str, Any], schema: Mapping[str, Any], references: Sub
 
 
 def _coerced(arguments: dict[str, Any], error: ValidationError, wanted: Schema, references: Substituter) -> bool:
-    """Put the value that a text stands for in its place, if the error is that it is text."""
+    """Replace a text by the value that it stands for, if the error is that it is text; tell whether that was done."""
     at: Place = tuple(error.absolute_path)
     text = error.instance
     if not at or error.validator not in ("type", "anyOf", "oneOf"):
@@ -75,7 +78,7 @@ def _coerced(arguments: dict[str, Any], error: ValidationError, wanted: Schema, 
 
 
 def _types_of(error: ValidationError) -> Any:
-    """The part of the schema that refused the text: its types alone, as members may have to be coerced in turn."""
+    """Return the types of the schema that refused the text. They come without its members, which may need coercion in turn."""
     if error.validator == "type":
         return {"type": error.validator_value}
     kinds: set[str] = set()
@@ -87,7 +90,7 @@ def _types_of(error: ValidationError) -> Any:
 
 
 def _meant(text: str) -> Iterator[Any]:
-    """What a text may be meant as."""
+    """Yield the values that a text may stand for."""
     bare = text.strip()
     if bare in _WORDS:
         yield _WORDS[bare]
@@ -103,7 +106,7 @@ def _meant(text: str) -> Iterator[Any]:
 
 
 def _put(arguments: Any, at: Place, value: Any) -> None:
-    """Set what is at a place; the containers on the way are ours, as all that the model wrote was copied."""
+    """Set the value at a place. The containers on the way may be changed: they are copies of what the model wrote."""
     for key in at[:-1]:
         arguments = arguments[key]
     arguments[at[-1]] = value
@@ -132,7 +135,7 @@ def _misfit(error: ValidationError, wanted: Schema, arguments: dict[str, Any], r
 
 
 def _complaint(error: ValidationError, wanted: Schema, is_data: bool) -> str:
-    """What is wrong at a place, without the data."""
+    """Return a description of the error at a place; it does not quote data that a reference brought."""
     keyword, value = str(error.validator), error.validator_value
     if keyword in ("required", "dependentRequired", "dependencies"):
         return f"lacks a member: {error.message[:200]}"
@@ -158,7 +161,7 @@ def _kind(value: object) -> str:
 
 
 def _spelled(at: Place) -> str:
-    """A place as code spells it: `ids[0].name`."""
+    """Return a place in the notation of code: `ids[0].name`."""
     if not at:
         return "the whole"
     text = ""
@@ -172,7 +175,7 @@ def _spelled(at: Place) -> str:
 
 
 def _local(schema: Any, wanted: Schema) -> Any:
-    """A schema, or what it refers to within the whole."""
+    """Return a schema, or the schema that it refers to within the whole one."""
     for _ in range(_NAMED):
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -185,7 +188,7 @@ def _local(schema: Any, wanted: Schema) -> Any:
 
 
 def _schema_at(wanted: Schema, at: Place) -> Any:
-    """The schema of a place, as far as properties and items lead there; None beyond."""
+    """Return the schema of a place if `properties` and `items` lead to it; else None."""
     schema: Any = wanted.source
     for key in at:
         schema = _local(schema, wanted)
@@ -200,7 +203,7 @@ def _schema_at(wanted: Schema, at: Place) -> Any:
 
 
 def _words(schema: Any, wanted: Schema, depth: int) -> str:
-    """What a schema expects, in a few words; empty where they would say nothing."""
+    """Return the expectation of a schema in a few words; empty if there is nothing to say."""
     schema = _local(schema, wanted)
     if not isinstance(schema, dict) or depth > _NAMED:
         return ""
@@ -225,7 +228,7 @@ def _words(schema: Any, wanted: Schema, depth: int) -> str:
 
 
 def _selection(given: object, schema: Any, brought: Substitution, wanted: Schema) -> str:
-    """How to select what fits out of what was given: a field of its records, or a member."""
+    """Return a hint how to select a fitting part of the given data: a field of its records, or a member; else empty."""
     reference = (
         {"$var": brought.reference.removeprefix("$")} if isinstance(brought.reference, str) else dict(brought.reference)
     )

@@ -1,4 +1,4 @@
-"""Decode parts of JSON text and skip the rest."""
+"""Decoding of parts of JSON text: msgspec skips members that the type does not name."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from byref_sandbox import jsontext
 from byref_sandbox.code.plainjq import Need
 
 MAX_STEPS = 8
-"""Most steps of a path: each that may also be a position doubles the types to be made."""
+"""Maximum steps of a path: each step that may also be a position doubles the types to make."""
 _any = msgspec.json.Decoder()
 
 
 class Unfit(Exception):
-    """The text is not what the need expects, or it cannot be told: all of it has to be decoded."""
+    """The text does not have the expected form, or msgspec cannot tell: the caller has to decode all of it."""
 
 
 def projected(text: bytes, need: Need, path: tuple[str, ...] = ()) -> Any:
-    """Return the value with no other members of objects than those on the path and, at its end, those that are needed.
+    """Return the value with only those members of objects that are on the path or, at its end, needed.
 
-    Of duplicate keys the last one holds. Unfit also where a member on the way is neither an object, an array nor null.
+    The last one of duplicate keys counts. Raises Unfit also if a member on the path is not an object, an array or null.
     """
     return _decoded(text, _typed(need), path)
 
 
 def cut_out(text: bytes, path: tuple[str, ...]) -> tuple[Any, int]:
-    """Return the value at a path, and the bytes of its text; Unfit where there is none."""
+    """Return the value at a path and the length of its text in bytes. Raises Unfit if there is no such value."""
     value = _decoded(text, msgspec.Raw, path)
     try:
         for key in path:
@@ -46,7 +46,7 @@ def _decoded(text: bytes, kind: Any, path: tuple[str, ...]) -> Any:
     try:
         jsontext.check_depth(text)
         if not text.isascii():
-            str(text, "utf-8")  # msgspec does not look at the encoding
+            str(text, "utf-8")  # msgspec does not check the encoding of what it skips
         return msgspec.json.decode(text, type=kind)
     except (ValueError, TypeError, RecursionError, msgspec.MsgspecError) as error:
         raise Unfit(str(error)) from None
@@ -62,7 +62,8 @@ def _typed(need: Need) -> Any:
 
 
 def _members(kinds: dict[str, Any]) -> Any:
-    """The type of an object of which these members are decoded."""
+    """Return the type of an object with only these members decoded."""
     if not all(map(str.isascii, kinds)):
-        raise Unfit("msgspec finds no member with such a name")  # silently: it takes the object for one without it
+        # msgspec gives no error: it treats the object as one without the member.
+        raise Unfit("msgspec finds no member with such a name")
     return TypedDict("Members", kinds, total=False)  # type: ignore[operator]

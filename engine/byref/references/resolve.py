@@ -1,9 +1,9 @@
-"""References in tool arguments: names of stored data that become the data before the tool runs.
+"""Resolution of references in tool arguments: names of stored data are replaced by the data before the tool runs.
 
-One pass: what was substituted is never looked into. A string is a reference only as a whole, and only if it is bound, so
-that `"$HOME"` or a query language's `"$amount"` pass unchanged; `{"$var": …}` always is one. What a name means is the same
-everywhere (`targets.lookup`); only where all of it means nothing, what stands before its first dot or bracket is looked
-for, and the rest is a path.
+There is one pass, so substituted data is never searched for references. A string is a reference only as a whole, and only if
+its name is bound; so `"$HOME"` or a query language's `"$amount"` pass unchanged. `{"$var": …}` is always a reference. A name means
+the same everywhere (`targets.lookup`). Only if the whole name is unknown, the part before its first dot or bracket is looked up,
+and the rest is a path.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from byref.references.substitution import Place, Substituter, Substitution
 from byref_sandbox.jsontext import NotJSON, collector_paused
 
 NOTED = 50
-"""References that the ledger names; the others are counted."""
+"""Maximum references that the ledger names; further ones are only counted."""
 _NOTED_CHARS = 200
 
 logger = logging.getLogger("byref")
@@ -38,14 +38,14 @@ def resolve(
     tool: str | None = None,
     call_id: str | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments with every reference replaced by its data, and note in the ledger what was replaced.
+    """Return the arguments with every reference replaced by its data, and record the replacements in the ledger.
 
-    `schema`, the target tool's JSON Schema, is checked afterwards; `tool` is whose arguments they are, for its policy and
-    the ledger.
+    `schema`, the target tool's JSON Schema, is checked afterwards. `tool` is the target tool's name, for its policy and the
+    ledger.
 
     Raises:
-        ToolError: the model named what is not there, or the arguments do not fit the schema.
-        ConfigurationError: the schema is none.
+        ToolError: the model named something that does not exist, or the arguments do not fit the schema.
+        ConfigurationError: the schema is invalid.
         StorageFailure: the ledger could not be written and the policy says `on_storage_failure="raise"`.
     """
     given = as_object(arguments)
@@ -58,7 +58,7 @@ def resolve(
             if not isinstance(resolved, dict):
                 raise ToolError(f"the arguments must be one JSON object, not {type(resolved).__name__}")
             if schema is not None:
-                from byref.references.fitting import fitted  # jsonschema is long to import
+                from byref.references.fitting import fitted  # imported late because jsonschema takes long to import
 
                 resolved = fitted(resolved, schema, references)
     except (NotJSON, RecursionError) as error:
@@ -74,7 +74,7 @@ def resolve(
 def _note(
     scope: Scope, arguments: object, done: Collection[Substitution], tool: str | None, call_id: str | None
 ) -> None:
-    """Append what was replaced to the ledger, once for a call."""
+    """Append the replacements to the ledger, once for a call: a repeated call with the same result is not recorded again."""
     noted = [_noted(one) for one in list(done)[:NOTED]]
     columns = {
         "call_id": call_id[: ledger.CALL_ID_CHARS] if call_id else None,
@@ -115,7 +115,7 @@ def _dotted(at: Place) -> str:
 
 
 def _is_noted(connection: Connection, session_row: int, columns: Mapping[str, Any]) -> bool:
-    """Tell whether this turn's steps have the same resolution: providers' call ids come back in later turns."""
+    """Tell whether this turn already recorded the same resolution. Only this turn counts: providers reuse call ids in later ones."""
     same = (
         select(LedgerRow.id)
         .where(

@@ -1,8 +1,8 @@
-"""JSON Schemas of other tools: checked in bounded time against data that is hostile, with nothing fetched.
+"""Checks of data against the JSON Schemas of other tools: in bounded time, for hostile data, and with nothing fetched.
 
-What most schemas say is a type that msgspec checks 150 times as fast as jsonschema (100 MB of records: 0.3 s for 45 s);
-what it does not accept goes to jsonschema, whose keywords are replaced where they would print the data, run a
-backtracking regular expression over it, or take longer than anybody waits. Why not jsonschema-rs:
+Most schemas can be written as a type that msgspec checks 150 times as fast as jsonschema (100 MB of records: 0.3 s instead of
+45 s). A value that this type refuses goes to jsonschema, with those keywords replaced that would print the data, run a
+backtracking regular expression over it, or take too long. Why jsonschema-rs is not used:
 docs/decisions/schemas-of-strangers.md.
 """
 
@@ -38,10 +38,10 @@ logger = logging.getLogger("byref")
 
 CHECK_SECONDS = 10.0
 COMPILE_SECONDS = 10.0
-"""For checking the schema itself."""
+"""Maximum seconds to check the schema itself."""
 _PROBE_SECONDS = 0.2
 MOST_ERRORS = 20
-"""Most errors that are looked at to find the one that the model should read."""
+"""Maximum errors that are collected to find the one that the model should read."""
 _CACHED_BYTES = 1 << 20
 _NAMED = 5
 
@@ -55,14 +55,14 @@ class _OutOfTime(Exception):
 
 
 class _Failed(Exception):
-    """The check itself failed; the text says how."""
+    """The check itself failed; the message says how."""
 
 
 @contextmanager
 def _bounded(until: float) -> Iterator[None]:
-    """Check until a time (monotonic); whatever goes wrong is one of `_OutOfTime`, `_Failed` and Unresolvable.
+    """Run checks until a time (monotonic). Every failure becomes `_OutOfTime`, `_Failed`, Unresolvable or ConfigurationError.
 
-    A panic of rpds, which is written in Rust, is no Exception and has no type to be caught by: it is known by its name.
+    A panic of rpds, which is written in Rust, is not an Exception and has no importable type: it is recognised by its name.
     """
     before = _until.set(until)
     try:
@@ -90,16 +90,16 @@ class Schema:
 
     source: Mapping[str, Any]
     validator: Any
-    """jsonschema's."""
+    """The validator of jsonschema."""
     quick: Any
-    """A type whose values all fit; None where there is none. A value that is not of it may fit all the same."""
+    """A msgspec type whose values all fit the schema, or None. A value that it refuses may still fit."""
 
     def errors(self, value: object, until: float) -> list[ValidationError]:
-        """Return the first errors of a value, none if it fits; `until` is the time (monotonic) to give up at.
+        """Return the first errors of a value, or an empty list if it fits. The check stops at the time `until` (monotonic).
 
         Raises:
-            ToolError: it could not be checked in time, is nested too deeply, or the check failed.
-            ConfigurationError: the schema refers to what it does not hold.
+            ToolError: the value could not be checked in time, nests too deeply, or the check failed.
+            ConfigurationError: the schema refers to something that it does not contain.
         """
         if self.quick is not None and _is_of(value, self.quick):
             return []
@@ -123,7 +123,7 @@ class Schema:
         return found
 
     def accepts(self, value: object, schema: Any) -> bool:
-        """Tell whether a value fits a part of the schema; one that takes long to check does not."""
+        """Tell whether a value fits a part of the schema. A value that takes too long to check counts as not fitting."""
         try:
             with _bounded(time.monotonic() + _PROBE_SECONDS):
                 return bool(self.validator.evolve(schema=schema).is_valid(value))
@@ -132,9 +132,9 @@ class Schema:
 
 
 def compiled(schema: Mapping[str, Any]) -> Schema:
-    """Return a schema ready for checks; ConfigurationError if it is none. Its `$schema` says the draft, else 2020-12.
+    """Return a schema that is ready for checks. Its `$schema` names the draft; the default is 2020-12.
 
-    A schema that applies itself to the same value again, or that takes more than `circles` has a bound for, is none either.
+    Raises ConfigurationError if it is not a valid schema, applies itself to the same value again, or exceeds a bound of `circles`.
     """
     try:
         source = msgspec.json.encode(schema)
@@ -169,17 +169,17 @@ def _compile(source: bytes) -> Schema:
 _compiled = lru_cache(maxsize=128)(_compile)
 
 
-# The types that msgspec checks in place of a schema: every value of the type fits, so that acceptance is exact
+# The types that msgspec checks in place of a schema. Every value of the type fits the schema, so an acceptance is always right
 
 MAX_DEPTH = 30
 MAX_TYPES = 500
-"""Of one schema: references are followed, so that a small schema may stand for many."""
+"""Maximum types made of one schema: references are followed, so a small schema may expand to many."""
 _REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
 _ANNOTATIONS = frozenset(
     "$schema $comment $defs definitions title description default examples example deprecated readOnly writeOnly format "  # noqa: SIM905
     "contentEncoding contentMediaType".split()
 )
-"""Keywords that refuse nothing: `format` is an annotation, as it is without a checker in jsonschema."""
+"""Keywords that refuse no value. `format` is among them: jsonschema, too, ignores it without a format checker."""
 _OLD = (Draft3Validator, Draft4Validator)
 _COMPARED: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "minimum": ("ge", operator.ge),
@@ -192,19 +192,19 @@ _BOUNDS: Mapping[str, Mapping[str, str]] = {
     "array": {"minItems": "min_length", "maxItems": "max_length"},
     "integer": {keyword: name for keyword, (name, _) in _COMPARED.items()},
 }
-"""What msgspec calls the bounds of a type."""
+"""msgspec's names of the bounds of each type."""
 _SCALARS: Mapping[str, Any] = {"string": str, "integer": int, "boolean": bool, "null": None, "number": int | float}
 
 
 class _Leaf:
-    """A type whose values are checked one by one."""
+    """A custom type whose values msgspec passes to `fits`, one by one."""
 
     __slots__ = ()
     fits: Callable[[Any], bool | None]
 
 
 class _NoType(Exception):
-    """The schema says more than a type can."""
+    """The schema cannot be expressed as a type."""
 
 
 def _is_of(value: object, quick: Any) -> bool:
@@ -226,12 +226,12 @@ def _leaf_of(fits: Callable[..., bool | None]) -> type[_Leaf]:
 
 
 def _fast_type(schema: Mapping[str, Any], draft: Any) -> Any:
-    """A type of which every value fits the schema of a JSON object, or None."""
+    """Return a type whose values all fit the schema as objects; None if there is no such type."""
     if draft in _OLD:
         return None
     try:
         made = _Types(schema).of({"type": "object", **{k: v for k, v in schema.items() if k != "$id"}}, 0)
-        msgspec.json.Decoder(made)  # what msgspec cannot do in one union, or at all, is refused here
+        msgspec.json.Decoder(made)  # raises if msgspec does not support the type, some unions for example
     except (_NoType, *_REFUSALS):
         return None
     return made
@@ -267,7 +267,7 @@ class _Types:
         return self._object(left, depth) if kind == "object" else self._typed(str(kind), left, depth)
 
     def _typed(self, kind: str, left: dict[str, Any], depth: int) -> Any:
-        """The type of values of one kind; each keyword has to be taken in."""
+        """Return the type of values of one kind. A keyword that is left over raises _NoType, since the type would ignore it."""
         if kind == "string" and left.keys() == {"pattern"}:
             return _leaf_of(lambda value, pattern=left["pattern"]: type(value) is str and matches(pattern, value))
         if kind == "number" and left and left.keys() <= _COMPARED.keys():
@@ -316,20 +316,20 @@ class _Types:
         return found
 
 
-# Patterns, matched in linear time: the text they meet may be hostile
+# Patterns are matched in linear time only, because the text may be hostile
 
 _BACKTRACKING_CHARS = 1_000
-"""Most of a pattern that RE2 does not take: Python compiles it, only to see whether it is one at all."""
+"""Maximum characters of a pattern that RE2 refuses. Python's `re` compiles it only to see whether it is a valid pattern."""
 
 
 def matches(pattern: str, text: str) -> bool | None:
-    """Tell whether a pattern is found in a text; None, and logged once, if it cannot be matched in linear time."""
+    """Tell whether a pattern occurs in a text; None if it cannot be matched in linear time, which is logged once for a pattern."""
     regex = _logged(pattern)
     return None if regex is None else regex.search(text.encode("utf-8", "replace")) is not None
 
 
 def _is_regex(pattern: str) -> bool:
-    """Whether a text is a regular expression, of linear time or not."""
+    """Tell whether a text is a valid regular expression, whether or not it can be matched in linear time."""
     if _re2(pattern) is not None:
         return True
     try:
@@ -356,12 +356,12 @@ def _re2(pattern: str) -> Any:
         return None
 
 
-# The keywords of jsonschema's that are replaced
+# The keywords of jsonschema that are replaced
 
 
 @lru_cache(maxsize=16)
 def _validator_of(base: Any) -> Any:
-    """Jsonschema's validator class for a draft, with keywords that are bounded in time."""
+    """Return jsonschema's validator class for a draft, with every keyword bounded in time."""
     own = {
         name: keyword
         for name, keyword in _KEYWORDS.items()
@@ -371,7 +371,7 @@ def _validator_of(base: Any) -> Any:
     bounded: Any = extend(base, {name: _timed(keyword) for name, keyword in {**base.VALIDATORS, **own}.items()})  # type: ignore[no-untyped-call]
 
     def evolve(validator: Any, **changes: Any) -> Any:
-        # jsonschema's own would leave the bounds behind where a schema within a schema has a `$schema`.
+        # jsonschema's own `evolve` takes its plain validator for an inner schema with a `$schema`, which would lose the bounds.
         inner: Any = validator_for(changes.get("schema", validator.schema), default=cast(Any, None))
         for field in attrs.fields(type(validator)):
             if field.init:
@@ -383,7 +383,7 @@ def _validator_of(base: Any) -> Any:
 
 
 def _what_is(wrong: ValidationError) -> str:
-    """What is wrong with a schema, and where."""
+    """Return the place of a schema's error and a description of it."""
     at = "/".join(str(part)[:40] for part in wrong.absolute_path) or "the whole"
     return f"{at}: {wrong.message or f'it does not satisfy {wrong.validator} {wrong.validator_value!s:.100}'}"
 
@@ -480,7 +480,7 @@ def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: A
 
 
 def _branches(validator: Any, wanted: Any, instance: Any) -> Iterator[list[ValidationError]]:
-    """The first errors of each schema of a list."""
+    """Yield the first errors of each schema of a list."""
     for index, inner in enumerate(wanted):
         yield list(islice(validator.descend(instance, inner, schema_path=index), _NAMED))
 
@@ -507,7 +507,7 @@ def _not(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Va
 
 
 def _unevaluated(kind: type[dict[str, Any] | list[Any]]) -> Keyword:
-    """A keyword for the members of an object, or the items of an array, that nothing else in the schema applies to."""
+    """Return the keyword for the members of an object, or items of an array, to which no other part of the schema applies."""
 
     def check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         if not isinstance(instance, kind):
@@ -527,7 +527,7 @@ def _unevaluated(kind: type[dict[str, Any] | list[Any]]) -> Keyword:
 
 
 def _take_evaluated(validator: Any, instance: Any, schema: Any, left: dict[Any, None]) -> None:
-    """Remove the members and items that a schema, which holds for the instance, applies to."""
+    """Remove from `left` the members or items to which a schema applies. The instance must be valid against that schema."""
     _in_time()
     if not isinstance(schema, dict) or not left:
         return
@@ -559,7 +559,8 @@ def _holds(validator: Any, instance: Any, schema: Any) -> bool:
 
 def _members(validator: Any, instance: Any, schema: Any, left: dict[Any, None]) -> None:
     if not schema.keys().isdisjoint(("additionalProperties", "unevaluatedProperties", "patternProperties")):
-        left.clear()  # what they refuse is refused already; which members a pattern took is not asked again, so that none is left
+        # These keywords report their own refusals, and patterns are not matched a second time: so nothing is left to check here.
+        left.clear()
         return
     for key in schema.get("properties", ()):
         left.pop(key, None)

@@ -1,4 +1,4 @@
-"""What a tool's argument points at: an artifact, by id, pointer or name, or a variable."""
+"""Lookup of the data that a tool's argument names: an artifact, by id, pointer or name, or a variable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from byref.stores.frames import line_count
 
 _LISTED = 20
 _COMPARED = 100
-"""An unknown name is compared with so many names."""
+"""Maximum names with which an unknown name is compared."""
 _KEY_CHARS = 40
 _SHOWN_CHARS = 100
 _READ_CHARS = 4096
@@ -36,7 +36,7 @@ _STEP = re.compile(
 
 
 class NotThere(ToolError):
-    """A path leads to nothing."""
+    """There is nothing at the path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,43 +46,43 @@ class Target:
     artifact: Artifact
     path: tuple[str, ...] = ()
     value: object = None
-    """The part's value; only where `path` is not empty."""
+    """The part's value, if `path` is not empty and the value was loaded."""
     is_variable: bool = False
-    """Whether a variable names it: then a text that holds JSON means the parsed value, not the text."""
+    """Whether a variable names it. If so, a text that holds JSON means the parsed value, not the text."""
 
     @property
     def payload(self) -> Payload:
-        """The bytes to read: the artifact's as stored, or the part written one record a line."""
+        """The bytes to read: the stored bytes of the artifact, or the part as JSON with one record per line."""
         return Extract(to_block(self.value).data) if self.path else self.artifact.payload
 
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """A part of an artifact, as a payload of its own."""
+    """A part of an artifact as a payload in memory."""
 
     data: bytes
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         return len(self.data)
 
     @property
     def line_count(self) -> int:
-        """Lines; a last line without line feed counts."""
+        """The number of lines; a last line without a line feed counts."""
         return line_count(self.data)
 
     def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
-        """Yield everything at once, from line 1 on."""
+        """Yield all bytes as one chunk that begins at line 1."""
         if self.data:
             yield 1, self.data
 
 
 def lookup(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
-    """Return what the keys stand for, without the parts' values; what is not there is left out.
+    """Return the targets of the keys, without the values of parts. Unknown keys are left out.
 
-    There is one order: an artifact's id or pointer, then a variable (with or without `$`), then an artifact's name, of
-    which the newest.
+    A key is looked up as an artifact's id or pointer first, then as a variable (with or without `$`), then as an artifact's
+    name; the newest artifact of that name counts.
     """
     ids = [key for key in keys if store.is_id(key)]
     found = scope.ask(lambda connection: _by_ids(connection, scope, ids)) if ids else {}
@@ -95,7 +95,7 @@ def lookup(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
 
 
 def expired(scope: Scope, keys: Collection[str]) -> dict[str, str]:
-    """Return the text for each key that names what has expired: what it was, when it went, how to have it again."""
+    """Return, for each key of expired data, a text that says what it was, when it expired, and how to get it again."""
     gone = scope.read(lambda connection: tombstones.find(connection, scope.row, keys)) if keys else {}
     return {key: tombstone.message(key) for key, tombstone in gone.items()}
 
@@ -112,7 +112,7 @@ def _by_names(connection: Connection, scope: Scope, names: Collection[str]) -> d
 
 
 def find(scope: Scope, key: str, *, load_parts: bool = True) -> Target:
-    """Return what a key stands for, as `lookup`; ToolError names what there is."""
+    """Return the target of a key, found as by `lookup`. Raises ToolError, which lists the existing names, if there is none."""
     bare = key.strip().removeprefix("$")
     target = lookup(scope, [bare]).get(bare)
     if target is None:
@@ -123,14 +123,14 @@ def find(scope: Scope, key: str, *, load_parts: bool = True) -> Target:
 
 
 def unknown(scope: Scope, key: str) -> ToolError:
-    """Return the error for a key that stands for nothing, or whose data has expired."""
+    """Return the error for a key that is unknown, or whose data has expired."""
     if gone := expired(scope, [key]):
         return ToolError(gone[key])
     return ToolError(f"no artifact or variable {key[:_SHOWN_CHARS]!r} in this conversation{listing(scope, key)}")
 
 
 def walk(value: Any, path: Sequence[str | int], named: str) -> Any:
-    """Return what is at a path: keys of objects, positions in arrays. NotThere says where it ends and what is there."""
+    """Return the value at a path of keys and positions. Raises NotThere, which says where the path ends and what is there."""
     for depth, key in enumerate(path):
         if isinstance(value, dict) and (member := str(key)) in value:
             value = value[member]
@@ -143,7 +143,7 @@ def walk(value: Any, path: Sequence[str | int], named: str) -> Any:
 
 
 def readings(path: str) -> Iterator[tuple[str, ...]]:
-    """Yield what a path as text may mean: split at each dot, and then as code spells it, `rows[0]["a b"].id`."""
+    """Yield the possible meanings of a path as text: split at each dot, then read as code, `rows[0]["a b"].id`."""
     plain = tuple(path.split("."))
     yield plain
     spelled = path.removeprefix("$")
@@ -152,7 +152,7 @@ def readings(path: str) -> Iterator[tuple[str, ...]]:
 
 
 def _steps(path: str) -> tuple[str, ...]:
-    """The steps of a path as code spells it; none if it is no such path."""
+    """Return the steps of a path in the notation of code; empty if the text is not such a path."""
     steps: list[str] = []
     at = 0
     while at < len(path) <= _READ_CHARS:
@@ -184,7 +184,7 @@ def _there(value: object) -> str:
 
 
 def listing(scope: Scope, key: str) -> str:
-    """Return what there is, for the end of an error that `key` means nothing: variables and artifacts, the newest of each."""
+    """Return the end of an error about an unknown `key`: the newest variables and artifacts, and the name closest to the key."""
     head = key[:_SHOWN_CHARS].removeprefix("$")
     heads = list(dict.fromkeys((head, re.split(r"[.\[]", head)[0])))
     (named, variable_count), (kept, artifact_count), beside = scope.read(
@@ -206,7 +206,7 @@ def listing(scope: Scope, key: str) -> str:
 
 
 def _newest(names: list[str], total: Counted) -> str:
-    """The newest of some names, the last of all at the end."""
+    """Return the newest names as a list in words, the newest last, with the number of further ones."""
     shown = [_short(name) for name in reversed(names[:_LISTED])]
     more = total.beside(len(shown))
     return ", ".join(shown) + (f" and {more} more" if more else "")
@@ -217,11 +217,11 @@ def _short(name: str) -> str:
 
 
 def jq_within(path: Sequence[str | int], program: str) -> str:
-    """Return a jq program that runs on what is at a path: text is an object's key, a number a position."""
+    """Return a jq program that runs on the value at a path, where a str is an object's key and an int a position."""
     steps = "".join(f"[{json.dumps(key)}]" for key in path)
-    return f".{steps} |\n{program}"  # nothing binds more loosely than the pipe, so that brackets are not needed
+    return f".{steps} |\n{program}"  # the pipe binds most loosely, so the program needs no brackets
 
 
 def jq_fault(message: str) -> str:
-    """Return jq's message on a program of `jq_within` without the place, which counts what we put before it."""
+    """Return jq's message about a program of `jq_within` without its position, which would count the text put before it."""
     return message.partition(" at <top-level>")[0]
