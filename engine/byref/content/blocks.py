@@ -1,4 +1,4 @@
-"""Blocks of text and JSON: any Python object that is no content block of a provider's becomes one, ready to be measured.
+"""Blocks of text and JSON: any Python object that is not a provider's content block becomes one, ready to be measured.
 
 Nothing here raises, whatever a tool returned.
 """
@@ -20,47 +20,47 @@ from byref_sandbox import jsontext
 
 Kind = Literal["json", "text"]
 MARKS: Final = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""Text in UTF-32 or UTF-16 begins with one of these. The longer ones come first: the shorter ones are their beginnings."""
+"""Byte order marks of UTF-32 and UTF-16. The longer ones come first, because a shorter one is the beginning of a longer one."""
 _SAMPLES: Final = 64
 _SAMPLE: Final = 1 << 10
 """Bytes of each sample from which the tokens of a long text are estimated."""
 
 
 class Parsed(NamedTuple):
-    """What a block is found to be."""
+    """The result of parsing a block."""
 
     kind: Kind
     value: object
-    """None of text."""
+    """The parsed value; None for text."""
     error: str | None
-    """Why text is not structured; None where nobody would expect it to be."""
+    """Why the text is not structured; None if it was not expected to be."""
 
 
 @dataclass(eq=False)
 class Block:
-    """One piece of content: `text` is what the model reads inline, `data` what is stored.
+    """One piece of content: the model reads `text` inline, and `data` is stored.
 
-    It belongs to one call and is used on one thread at a time: what it is found to be is found at the first look.
+    It belongs to one call and is used on one thread at a time, because it is parsed on first use, without a lock.
     """
 
     text: str
     data: bytes
     value: object = field(default=None, repr=False)
-    """The Python value that it was made of, or, if that had types which JSON lacks, what its JSON says; only with `from_value`."""
+    """The Python value that it was made of, or the value of its JSON if that had types that JSON lacks. Only with `from_value`."""
     from_value: bool = False
     lossy: bool = False
-    """`data` is no text; undecodable bytes are shown as U+FFFD."""
+    """Whether `data` is not valid text; `text` then shows undecodable bytes as U+FFFD."""
     _found: Parsed | None = field(default=None, init=False, repr=False)
-    """None: nobody has looked yet."""
+    """The parsed form; None before the first use."""
 
     @cached_property
     def digest(self) -> bytes:
-        """BLAKE3 of `data`."""
+        """The BLAKE3 digest of `data`."""
         return bytes(blake3(self.data).digest())
 
     @property
     def is_written(self) -> bool:
-        """Whether byref wrote its JSON, out of Python values; if not, it came as text, or as bytes that hold text."""
+        """Whether byref wrote its JSON from Python values. If not, it arrived as text, or as bytes that contain text."""
         return self.from_value
 
     @property
@@ -70,11 +70,11 @@ class Block:
 
     @property
     def ends(self) -> str | Ends:
-        """The text, as far as shortening it needs: all of it where it is in memory, else its two ends."""
+        """The part of the text that shortening needs: the whole text if it is in memory, else its two ends."""
         return self.text
 
     def head(self, kept: int) -> str:
-        """The first characters of `text`, and how many more there are."""
+        """Return the first `kept` characters of `text`, with a note of how many more there are."""
         return head_of(self.ends, kept)
 
     @cached_property
@@ -85,51 +85,51 @@ class Block:
         return chunks.size(self.text) if self.lossy else len(self.data)
 
     def tokens(self, count: Callable[[str, Kind], int], kind: Kind) -> int:
-        """Return how many tokens `text` has, as `count` counts them."""
+        """Return the tokens of `text`, counted by `count`."""
         return count(self.text, kind)
 
     @property
     def line_count(self) -> int:
-        """Lines of `data`; a last line without line feed counts."""
+        """The lines of `data`; a last line without a line feed counts."""
         return self.line_feeds + (not self.data.endswith(b"\n") if self.data else 0)
 
     @cached_property
     def line_feeds(self) -> int:
-        """Of `data`."""
+        """The line feeds in `data`."""
         return chunks.line_feeds(self.data)
 
     @property
     def parsed(self) -> tuple[Kind, object]:
-        """The block's kind and value: JSON objects and arrays are structured, all else is text and its value None."""
+        """The block's kind and value. JSON objects and arrays are structured; everything else is text, with None as its value."""
         return self._state.kind, self._state.value
 
     @property
     def parse_error(self) -> str | None:
-        """Why text is not structured, None where it is."""
+        """Why the text is not structured; None if it is."""
         return self._state.error
 
     @property
     def kind(self) -> Kind:
-        """As `parsed` says; long JSON that can be described by its text alone is not parsed to know it."""
+        """The kind as in `parsed`. Long JSON that can be described from its text alone is not parsed for this."""
         if self._found is None and not self.from_value and self.described is not None:
             return "json"
         return self._state.kind
 
     @property
     def described(self) -> Described | None:
-        """The outline and the schema of long JSON, where its text alone gives them."""
+        """The outline and schema of long JSON, if its text alone gives them; else None."""
         return None if self._found is not None and self._found.error is not None else self._description
 
     @property
     def outline(self) -> object:
-        """The value, in which `Rows` may stand for long arrays; None of text."""
+        """The value, in which `Rows` may stand for long arrays; None for text."""
         described = self.described
         return self._state.value if described is None else described.outline
 
     def reparse(self) -> object:
-        """Return the value as its stored JSON says: for a Python value that was not plain JSON.
+        """Return the value of the stored JSON, for a block of a Python value that was not plain JSON.
 
-        Where it is no JSON after all (`msgspec.Raw` holds what it likes) the block is text, and None comes back.
+        If the stored bytes are not JSON after all (`msgspec.Raw` may hold any bytes), the block becomes text and None is returned.
         """
         try:
             self.value = parse(self.data)
@@ -140,17 +140,17 @@ class Block:
         return self.value
 
     def give_up(self, reason: str) -> None:
-        """Treat the block as text after all, for this reason."""
+        """Treat the block as text from now on, for this reason."""
         self._found = Parsed("text", None, reason)
 
     def discard(self) -> None:
-        """Free what was parsed; nothing of the block is used any more. What the tool gave is its own."""
+        """Free the parsed value. The block must not be used afterwards. A value that the tool gave is not ours to free."""
         if self._found is not None and not self.from_value and len(self.data) > chunks.BIG:
             chunks.free(self._found.value)
 
     @property
     def _state(self) -> Parsed:
-        """What the block is found to be, parsed at the first look."""
+        """The parsed form of the block; it is parsed on first use."""
         if self._found is None:
             self._found = _of_value(self.value) if self.from_value else self._parse()
         return self._found
@@ -175,7 +175,7 @@ def _of_value(value: object) -> Parsed:
 
 
 class Written(Block):
-    """A Python value's long JSON in ASCII: the text, which is the data on one line, is made only if it is asked for."""
+    """The long ASCII JSON of a Python value. Its text, which is the data on one line, is made only if it is needed."""
 
     def __init__(self, data: bytes, value: object, line_feeds: int) -> None:
         self.data = data
@@ -190,21 +190,24 @@ class Written(Block):
         return chunks.unbroken(self.data)
 
     def head(self, kept: int) -> str:
-        """The first characters of `text`, and how many more there are; of two bytes at most one is a line feed."""
+        """Return the first `kept` characters of `text`, with a note of how many more there are.
+
+        At most every second byte of the data is a line feed, so twice as many bytes contain enough characters.
+        """
         return head_of(Ends(chunks.unbroken(self.data[: 2 * kept + 2]), "", self.size, self.size), kept)
 
     def tokens(self, count: Callable[[str, Kind], int], kind: Kind) -> int:
-        """Return about how many tokens `text` has, by samples spread evenly over it."""
+        """Return the estimated tokens of `text`, from samples spread evenly over it."""
         step = len(self.data) // _SAMPLES
-        # Multiples of the golden ratio, modulo one, so that no period of the data can follow.
+        # The offsets are multiples of the golden ratio, modulo one, so that no period of the data can coincide with them.
         places = (at * step + (step - _SAMPLE) * (at * 40503 % 65536) // 65536 for at in range(_SAMPLES))
         samples = "".join(chunks.unbroken(self.data[place : place + _SAMPLE]) for place in places)
         return round(count(samples, kind) * self.size / len(samples))
 
 
 def to_block(output: object) -> Block:
-    """Return any Python object as one block: text, bytes as the text they hold, all else as JSON; never raises."""
-    # What an object says of itself (`__class__`, `__str__`, `__bytes__`) is code of its own: its real type decides.
+    """Return any Python object as one block: text as it is, bytes as the text they contain, anything else as JSON; never raises."""
+    # `__class__`, `__str__` and `__bytes__` may run the object's own code, so only its real type decides.
     try:
         if issubclass(type(output), str):
             return _text_block(str.__str__(output))
@@ -216,7 +219,7 @@ def to_block(output: object) -> Block:
 
 
 def text_of(value: object) -> str:
-    """Return the text of `to_block(value)`; a small value of plain JSON gets there at once."""
+    """Return the text of `to_block(value)`, with a fast path for a small value of plain JSON."""
     if type(value) in (dict, list) and not values.repeats_itself(value) and not chunks.is_heavy(value):
         data = values.plain(value)
         if data is not None:
@@ -232,7 +235,10 @@ def _text_block(text: str) -> Block:
 
 
 def _bytes_block(data: bytes) -> Block:
-    """UTF-8, or UTF-16 and -32 where a mark says so; else each undecodable byte is shown as U+FFFD and kept as it is."""
+    """Decode bytes as UTF-8, or as UTF-16 or UTF-32 if a byte order mark says so.
+
+    In other bytes, the text shows each undecodable byte as U+FFFD, and the data keeps it.
+    """
     try:
         return Block(chunks.decode(data), data)
     except UnicodeDecodeError:

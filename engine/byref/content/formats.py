@@ -1,8 +1,8 @@
 """Content blocks as providers and frameworks write them, read into pieces and written again.
 
-Known are those of OpenAI (Chat, Responses), Anthropic, MCP, Bedrock and Strands, and LangChain, as dicts or as objects of
-their SDKs, alone, in lists, or in a tool result around them. What is known but cannot be stored (an image behind a URL, a
-type that nobody knows) stays as it is, as long as it is small and rare.
+The known formats are those of OpenAI (Chat, Responses), Anthropic, MCP, Bedrock and Strands, and LangChain. Blocks may be dicts or
+objects of their SDKs, and come alone, in lists, or inside a tool result. A block that cannot be stored (an image behind a URL, an
+unknown type) stays as it is, as long as such blocks are small and few.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ __all__ = [
 ]
 
 MAX_BLOCKS: Final = 1_000
-"""A longer list is data, whatever its elements look like."""
+"""Maximum blocks of a list; a longer list is data, whatever its elements look like."""
 MAX_UNTYPED: Final = 256
-"""A longer list of `{"text": …}` alone is data: records of one column look like that, too."""
+"""Maximum blocks of a list of `{"text": …}` only; a longer one is data, because records of one column look the same."""
 MAX_UNKNOWN: Final = 8
-"""A list may have so many blocks of unknown types, and no more than a quarter of it (one, if it is short); else it is data."""
+"""Maximum blocks of unknown types in a list, and at most a quarter of it (or one); a list with more is data."""
 MAX_ELSEWHERE: Final = 32
-"""A list may have so many blocks that only name an image or a file kept elsewhere; a list with more is data."""
+"""Maximum blocks of a list that only name an image or a file kept elsewhere; a list with more is data."""
 MAX_UNREAD_BYTES: Final = 65_536
-"""A block that cannot be read stays as it is up to this size as JSON; a larger one becomes its JSON's text, to be stored."""
+"""A block that cannot be read stays as it is up to this size as JSON; a larger one becomes text, its JSON, so that it is stored."""
 
 _LOOKED_AT: Final = 8
-"""Elements at the beginning of a list: where none of them may be a block, the list is data."""
+"""Elements at the beginning of a list that are checked: if none of them may be a block, the list is data."""
 
 
 @dataclass
 class Piece:
-    """A block, and the mapping that it came as."""
+    """A block, and the mapping in which it arrived."""
 
     block: Block | Media | None
-    """None: it cannot be stored."""
+    """The content; None if it cannot be stored."""
     original: Mapping[Any, Any] | None = None
-    """None where the output was no list of blocks."""
+    """The mapping; None if the output was not made of blocks."""
 
     @property
     def is_untyped(self) -> bool:
-        """Whether it came as Bedrock and Strands write blocks: by its only key."""
+        """Whether its only key says its kind, as Bedrock and Strands write blocks."""
         return self.original is not None and "type" not in self.original
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """The block as it passes whole: what JSON holds, and bytes, just as `from_json` gives back what `to_json` writes."""
+        """The block as the model gets it whole: JSON's types and bytes, equal to what `from_json` reads after `to_json`."""
         return _whole(self.original, self.block) or self._rewritten
 
     @property
@@ -73,7 +73,7 @@ class Piece:
 
 
 def read(output: object) -> tuple[list[Piece], bool] | None:
-    """Return the blocks that an output is made of and whether it says that it is an error; None if it is just data."""
+    """Return the blocks of an output and whether it says that it is an error; None if the output is data without blocks."""
     if isinstance(output, Mapping):
         return _of_mapping(output)
     if isinstance(output, list | tuple):
@@ -83,7 +83,7 @@ def read(output: object) -> tuple[list[Piece], bool] | None:
 
 
 def one(item: Any) -> Piece:
-    """Return one block of content that was read before."""
+    """Return the piece of one item that is known to be a block, since `read` returned it earlier."""
     try:
         return _piece(item, readers.read(item, tolerant=True))
     except readers.NotABlock:
@@ -91,7 +91,7 @@ def one(item: Any) -> Piece:
 
 
 def stated(items: Iterable[Any]) -> list[Piece | None]:
-    """Return for each item the block that it is, None where it is data: a host says of a list that it has nothing else."""
+    """Return each item's block, or None if the item is data. The host said that the list holds the output's blocks."""
     pieces: list[Piece | None] = []
     elsewhere = 0
     for item in items:
@@ -108,7 +108,7 @@ def stated(items: Iterable[Any]) -> list[Piece | None]:
 
 
 def write_text(text: str, *, like: Piece) -> dict[str, Any]:
-    """Return text as a block in the format of another."""
+    """Return text as a block in the format of another piece."""
     if like.is_untyped:
         return {"text": text}
     kind = str((like.original or {}).get("type", ""))
@@ -127,12 +127,12 @@ def replaced(piece: Piece, block: Block) -> Piece:
 
 
 def is_image(item: Mapping[Any, Any]) -> bool:
-    """Tell whether a block that could not be read is an image all the same."""
+    """Tell whether a block is an image, even if its bytes could not be read."""
     return "image" in str(item.get("type", "")) or "image" in item
 
 
 def write(block: Block | Media) -> dict[str, Any]:
-    """Return a block in the format of MCP, which `read` reads again."""
+    """Return a block in the format of MCP, which `read` understands."""
     if isinstance(block, Block):
         return {"type": "text", "text": block.text}
     if block.kind == "image" or block.content_type.startswith("audio/"):
@@ -149,7 +149,7 @@ def write(block: Block | Media) -> dict[str, Any]:
 
 
 def _of_mapping(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
-    """A tool result with blocks inside, or one image or document alone."""
+    """Read a tool result with blocks inside, or one image or document alone; None if the mapping is data."""
     if len(output) == 1 and isinstance(inner := output.get("toolResult"), Mapping):
         return _of_bedrock(inner)
     keys, kind = output.keys(), output.get("type")
@@ -194,7 +194,7 @@ def _of_mcp(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
 
 
 def _of_object(output: object) -> tuple[list[Piece], bool] | None:
-    """A tool result of an SDK's own type: MCP's, LangChain's."""
+    """Read a tool result of an SDK's own type, MCP's or LangChain's; None if the object is data."""
     content = getattr(output, "content", None)
     if not isinstance(content, list | str) or isinstance(output, type):
         return None
@@ -221,15 +221,15 @@ def _inside(content: object, is_error: bool) -> tuple[list[Piece], bool] | None:
 
 
 def _decoded(text: str | None) -> Any:
-    """The value whose JSON a text is, or the text itself."""
+    """Return the value if the text is JSON, else the text itself."""
     kind, value = to_block(text).parsed
     return value if kind == "json" else text
 
 
 def _with_structured(content: list[Any], value: object, is_error: bool) -> tuple[list[Piece], bool] | None:
-    """MCP's blocks, and its structured content where they do not say the same.
+    """Return MCP's blocks with its structured content, without texts that repeat that content.
 
-    SDKs wrap a value that is no object, so that it is one, and of a list they make a text of each element.
+    SDKs wrap a value that is not an object into one, and turn each element of a list into a text.
     """
     if value is None:
         return _inside(content, is_error) or _unknown(content, is_error)
@@ -249,7 +249,7 @@ def _with_structured(content: list[Any], value: object, is_error: bool) -> tuple
 
 
 def _unknown(content: list[Any], is_error: bool) -> tuple[list[Piece], bool] | None:
-    """Blocks that all are of types that nobody knows, as they are; None for data."""
+    """Return a list of blocks that all have unknown types, unchanged; None if the list is data."""
     if len(content) > MAX_BLOCKS or not all(isinstance(item, Mapping) and _may_be_unknown(item) for item in content):
         return None
     pieces = [_bounded(Piece(None, item), as_text=at >= MAX_UNKNOWN) for at, item in enumerate(content)]
@@ -257,7 +257,7 @@ def _unknown(content: list[Any], is_error: bool) -> tuple[list[Piece], bool] | N
 
 
 def _text_of(item: Any) -> str | None:
-    """The text of a block of MCP's that is nothing else."""
+    """Return the text of an MCP text block; None for any other item."""
     if isinstance(item, Mapping):
         kind, text = item.get("type"), item.get("text")
     else:
@@ -271,17 +271,17 @@ def _as_text(content: list[Any]) -> Piece:
 
 
 _WRAPPED: Final = "result"
-"""The key under which MCP's SDKs wrap a value that is no object."""
+"""The key under which MCP's SDKs wrap a value that is not an object."""
 
 
 # Lists of blocks
 
 
 def _of_list(items: Sequence[Any], *, declared: bool = False) -> list[Piece] | None:
-    """The blocks of a list; None if it is data, which the first elements tell of most lists at no cost.
+    """Return the blocks of a list; None if it is data. For most lists the first elements decide that at no cost.
 
-    Of a declared list, inside a tool result, strings are texts, and what cannot be kept as it is becomes the text of its
-    JSON.
+    A list inside a tool result is `declared` to hold blocks: its strings are texts, and an item that cannot stay as it is becomes
+    text, its JSON.
     """
     if not 0 < len(items) <= MAX_BLOCKS or not any(map(_may_be_block, items if declared else items[:_LOOKED_AT])):
         return None
@@ -324,14 +324,14 @@ def _may_be_block(item: object) -> bool:
 
 
 def _may_be_unknown(item: Mapping[Any, Any]) -> bool:
-    """Whether it may be a block of a type newer than byref. With a known type's name and other keys it is data."""
+    """Tell whether the item may be a block of a type newer than byref. With a known type but other keys, it is data."""
     if "type" in item:
         return isinstance(item["type"], str) and not readers.is_known(item["type"])
     return len(item) == 1 and not readers.is_untyped(*item)
 
 
 def _dumped(item: Any) -> Mapping[Any, Any] | None:
-    """An SDK's block as the dict that it is on the wire."""
+    """Return an SDK's block as the dict that the SDK sends; None for an object without `model_dump`."""
     if not callable(getattr(type(item), "model_dump", None)):
         return None
     dumped = item.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -339,14 +339,14 @@ def _dumped(item: Any) -> Mapping[Any, Any] | None:
 
 
 def _piece(item: Mapping[Any, Any], block: Block | Media | None) -> Piece:
-    """A piece; JSON inside it is kept as the block holds it, since an iterator in there is used up now."""
+    """Return a piece. JSON inside it is kept as the block read it, because an iterator in the original is exhausted now."""
     if isinstance(block, Block) and _holds_json(item):
         return Piece(block, {**item, "json": block.value if block.from_value else block.text})
     return Piece(block, item)
 
 
 def _bounded(piece: Piece, *, as_text: bool) -> Piece:
-    """A block that cannot be read: as it is, if it is small and plain, else the text of its JSON."""
+    """Return a block that cannot be read: unchanged if it is small and plain, else as text, its JSON."""
     written = to_block(piece.original)
     if not as_text and written.size <= MAX_UNREAD_BYTES and type(written.value) is dict:
         whole = plain.normalised(written.value)
@@ -357,7 +357,7 @@ def _bounded(piece: Piece, *, as_text: bool) -> Piece:
 
 
 def _whole(item: Mapping[Any, Any] | None, block: Block | Media | None) -> dict[str, Any] | None:
-    """A block as it came, as plain data; None where it came as none, or is too deep."""
+    """Return a block as it arrived, as plain data; None if it did not arrive as a block, or nests too deeply."""
     if item is None:
         return None
     if not isinstance(block, Block) or not _holds_json(item):

@@ -14,24 +14,24 @@ from byref_sandbox import jsontext
 
 KEY: Final = "display_instructions_for_model"
 MAX_CHARS: Final = 4_000
-"""Longer instructions are cut: they are a directive, not data."""
+"""Maximum characters; longer instructions are cut, because they are a directive and not data."""
 
 
 def lift_value(value: object) -> tuple[object, str | None]:
-    """Return a value without its instructions, and them: a string under `KEY` at its top."""
+    """Return a value without its instructions, and the instructions: the string under `KEY` at the value's top."""
     if type(value) is dict and isinstance(found := value.get(KEY), str):
         return {key: member for key, member in value.items() if key != KEY}, cut(str.__str__(found))
     return value, None
 
 
 def lift(block: Block) -> tuple[Block, str | None]:
-    """Return a block without its instructions, and them; the rest of a JSON text stays as it was written."""
+    """Return a block without its instructions, and the instructions. The other members of a JSON text keep their spelling."""
     if block.from_value:
         return _lift_from_value(block)
     if block.text[:4096].lstrip("\ufeff \t\r\n")[:1] != "{":
         return block, None
     data = block.data
-    is_escaped = chunks.holds(data, b"\\u")  # an escape can spell the key, too
+    is_escaped = chunks.holds(data, b"\\u")  # the key may be spelled with escapes
     if not (is_escaped or chunks.holds(data, KEY.encode())):
         return block, None
     try:
@@ -52,7 +52,7 @@ def _lift_from_value(block: Block) -> tuple[Block, str | None]:
     if type(value) is not dict:
         return block, None
     if any(type(key) is not str for key in value) or type(value.get(KEY, "")) is not str:
-        # Members of an enum and the like: their JSON says whether they are the key, or a string.
+        # Enum members and the like: only their JSON tells whether they equal the key, or are a string.
         if not chunks.holds(block.data, KEY.encode()):
             return block, None
         try:
@@ -69,7 +69,7 @@ def _members(data: bytes) -> dict[str, msgspec.Raw]:
 
 
 def _lift_parsed(block: Block) -> tuple[Block, str | None]:
-    """Of JSON that a strict reader does not take."""
+    """Do the work of `lift` for JSON that msgspec refuses and the lenient decoder accepts."""
     try:
         value = jsontext.decode(block.data)
     except jsontext.NotJSON:
@@ -87,7 +87,7 @@ def _last_string(block: Block) -> str | None:
 
     def keep(pairs: list[tuple[str, object]]) -> dict[str, object]:
         nonlocal top
-        top = pairs  # the outermost object comes last
+        top = pairs  # the hook is called for the outermost object last
         return dict(pairs)
 
     try:
@@ -99,7 +99,7 @@ def _last_string(block: Block) -> str | None:
 
 
 def cut(text: str) -> str:
-    """Return instructions as a model may read them."""
+    """Return instructions as a model reads them: valid Unicode of at most `MAX_CHARS` characters."""
     text = without_surrogates(text)
     return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
 

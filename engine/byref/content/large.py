@@ -1,4 +1,4 @@
-"""Blocks too large to be held: they were stored while they came, and memory has only what describes them."""
+"""Blocks too large for memory: they were stored while they arrived, and memory holds only their description."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from byref.describe.truncate import Ends
 from byref.jsonscan import Described, Scanned, chunks
 
 Load = Callable[[], bytes]
-"""Reads the bytes back, which is done only for what passes whole. Raises StorageFailure where they are not there."""
+"""Reads the stored bytes back, which is done only for a block that passes whole. Raises StorageFailure if they are gone."""
 
 
 class Large(Block):
-    """Text or JSON: the text's ends, and a value in which `Rows` stand for its big arrays."""
+    """Large text or JSON: the two ends of its text, and a value in which `Rows` stand for big arrays."""
 
     def __init__(self, scanned: Scanned, digest: bytes, load: Load, *, is_written: bool) -> None:
         self._scanned = scanned
@@ -31,17 +31,17 @@ class Large(Block):
 
     @cached_property
     def data(self) -> bytes:  # type: ignore[override]  # read, and only if it is asked for
-        """All of it, read back."""
+        """All bytes, read back from the store on first use."""
         return self._load()
 
     @cached_property
     def text(self) -> str:  # type: ignore[override]
-        """All of it, read back."""
+        """The whole text, read back from the store on first use."""
         return chunks.decode(self.data, "replace")
 
     @property
     def is_written(self) -> bool:
-        """As of any block: records are."""
+        """Whether byref wrote its JSON, which it does for a stream of records; see `Block.is_written`."""
         return self._is_written
 
     @property
@@ -50,13 +50,13 @@ class Large(Block):
         return self._scanned.text
 
     def tokens(self, count: Callable[[str, Kind], int], kind: Kind) -> int:
-        """Return about how many tokens the text has, by samples spread evenly over it."""
+        """Return the estimated tokens of the text, from samples spread evenly over it."""
         samples = self._scanned.samples
         return round(count(samples, kind) * self.ends.characters / len(samples)) if samples else 0
 
     @property
     def stored_size(self) -> int:
-        """Bytes of `data`."""
+        """Bytes of `data`, known without reading it."""
         return self._scanned.size
 
     @cached_property
@@ -70,7 +70,7 @@ class Large(Block):
         return self._scanned.lines
 
     def discard(self) -> None:
-        """What was parsed is bounded."""
+        """Do nothing: the parsed description is small, so it need not be freed early."""
 
     @cached_property
     def _description(self) -> Described | None:
@@ -79,7 +79,7 @@ class Large(Block):
 
 
 class LargeMedia(Media):
-    """An image or a document."""
+    """An image or a document whose bytes are in the store."""
 
     def __init__(
         self, kind: Literal["image", "document"], content_type: str, size: int, lines: int, digest: bytes, load: Load
@@ -94,12 +94,12 @@ class LargeMedia(Media):
 
     @cached_property
     def data(self) -> bytes:  # type: ignore[override]  # read, and only if it is asked for
-        """All of it, read back."""
+        """All bytes, read back from the store on first use."""
         return self._load()
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Its size in bytes."""
         return self._size
 
     @property
@@ -109,5 +109,5 @@ class LargeMedia(Media):
 
     @cached_property
     def line_count(self) -> int:
-        """As of text."""
+        """The number of lines, counted as in a text."""
         return self._lines

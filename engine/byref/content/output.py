@@ -1,4 +1,4 @@
-"""What one call of a tool returned, as its blocks."""
+"""The output of one tool call as content blocks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from byref.content.media import Media
 from byref.errors import ConfigurationError
 
 OCTETS = "application/octet-stream"
-"""The content type of bytes that have a NUL, unless they are UTF-8 all the same."""
+"""The content type of bytes with a NUL; such bytes still count as text if they are valid UTF-8."""
 _TEXTUAL = ("text/", "application/json", "application/xml", "application/x-ndjson", "application/yaml")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool returned, said in so many words: one or more content blocks, and whether it is an error.
+    """A tool's output stated explicitly: one or more content blocks, and whether the output is an error.
 
     A block is a text, bytes (an image, a document), a provider's content block as a dict (`{"json": …}` and `{"text": …}`
-    among them), or any other value, which is JSON. `Session.process` takes the same without it, and then tells data and
-    blocks apart by their form.
+    among them), or any other value, which becomes JSON. `Session.process` also accepts the bare values; it then has to tell
+    data and blocks apart by their form.
     """
 
     blocks: tuple[Any, ...]
@@ -40,22 +40,22 @@ class ToolOutput:
 
 
 def to_pieces(output: object) -> tuple[list[Piece], bool]:
-    """Return the blocks of any object that a tool returned, and whether it says that it is an error; never raises."""
+    """Return the blocks of any tool output, and whether the output itself says that it is an error; never raises."""
     try:
         if isinstance(output, ToolOutput):
             return _stated(output), output.is_error
         return formats.read(output) or ([_alone(output)], False)
-    except values.RAISED:  # an object of a tool's own whose attributes raise: its value is read with more care
+    except values.RAISED:  # a tool's own object whose attributes raise: `to_block` relies on none of them
         return [Piece(to_block(output))], False
 
 
 def is_textual(content_type: str) -> bool:
-    """Tell whether bytes of a content type are text to be read and searched."""
+    """Tell whether bytes of this content type are text, which tools can read and search."""
     return content_type.startswith(_TEXTUAL)
 
 
 def binary(output: object, content_type: str | None = None) -> Media | None:
-    """Return bytes as the image or the document that they are, recognised by their type or their beginning; None if text."""
+    """Return bytes as an image or a document, recognised by the content type or the first bytes; None for text or non-bytes."""
     if not issubclass(type(output), bytes | bytearray | memoryview):
         return None
     data: bytes = output if type(output) is bytes else bytes(memoryview(output))  # type: ignore[arg-type]

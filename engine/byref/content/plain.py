@@ -1,4 +1,4 @@
-"""Content as plain data: what JSON holds, and bytes; written down and read back without a difference."""
+"""Content as plain data, JSON's types and bytes, which is written as JSON text and read back without a difference."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from byref.jsonscan import parse
 from byref_sandbox import jsontext
 
 MAX_DEPTH: Final = 100
-"""Levels of a block's members: each takes two frames of Python's stack, of which a host may have used most."""
+"""Maximum levels of a block's members: each takes two frames of Python's stack, and a host may have used most of it."""
 _MARK: Final = "$bytes"
-"""The only key of an object that stands for bytes; their base64 is its value."""
+"""The only key of an object that stands for bytes; the value is their base64."""
 
 
 class _TooDeep(ValueError):
@@ -22,7 +22,7 @@ class _TooDeep(ValueError):
 
 
 def normalised(item: Mapping[Any, Any]) -> dict[str, Any] | None:
-    """Return a block as `from_json` gives back what `to_json` writes of it; None where it is too deep or cannot be read."""
+    """Return a block as it is after `to_json` and `from_json`; None if it nests too deeply or cannot be read."""
     try:
         copy = dict(item)
         if values.repeats_itself(copy):
@@ -37,7 +37,10 @@ def normalised(item: Mapping[Any, Any]) -> dict[str, Any] | None:
 
 
 def value_of(block: Block) -> tuple[object] | None:
-    """Return the value of a block that a Python value became, as its JSON says, in a tuple; None where it is too deep."""
+    """Return a block's value as its JSON says, in a tuple because the value may be None; None if it nests too deeply.
+
+    The value of a block that was not made from a Python value is its text.
+    """
     if not block.from_value:
         return (block.text,)
     try:
@@ -49,7 +52,7 @@ def value_of(block: Block) -> tuple[object] | None:
 
 
 def to_json(content: Sequence[Any]) -> str:
-    """Return content as JSON text; bytes, which Strands' blocks hold, are marked."""
+    """Return content as JSON text. Bytes, which Strands' blocks contain, become marked objects."""
     try:
         _look_down(content, MAX_DEPTH + 1)
     except _TooDeep:
@@ -58,7 +61,7 @@ def to_json(content: Sequence[Any]) -> str:
 
 
 def from_json(text: str) -> list[Any]:
-    """Return what `to_json` wrote."""
+    """Return the content from which `to_json` wrote the text."""
     return list(_unmarked(jsontext.decode(text.encode("utf-8", "surrogatepass"))))
 
 
@@ -66,7 +69,7 @@ def _marked(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return {_MARK: b64encode(value).decode()}
     if isinstance(value, Mapping):
-        # An object that looks like a mark has another dollar.
+        # A key of data that ends like the mark gets one more dollar, so that it is not read back as bytes.
         return {f"${key}" if str(key).endswith(_MARK) else key: _marked(member) for key, member in value.items()}
     return [_marked(item) for item in value] if isinstance(value, list | tuple) else value
 
@@ -80,8 +83,9 @@ def _unmarked(value: Any) -> Any:
 
 
 def _look_down(value: object, levels: int = MAX_DEPTH) -> None:
-    """Raise _TooDeep where lists and dicts are nested deeper than so many levels."""
-    level = {id(value): value}  # each once: what refers to itself is of no depth, not of no width
+    """Raise _TooDeep if lists and dicts nest deeper than this many levels."""
+    # Each container counts once per level: shared parts could otherwise make a level exponentially wide.
+    level = {id(value): value}
     for _ in range(levels):
         level = {
             id(member): member

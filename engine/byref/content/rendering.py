@@ -1,7 +1,7 @@
 """Content as each provider's API takes it inside a tool result: text, images and documents in the provider's own blocks.
 
-A block in the provider's own form keeps the keys that the provider takes; any other is rewritten. What cannot be (its bytes
-are elsewhere, its type is none of the provider's) becomes text: a placeholder, or its JSON.
+A block in the provider's own form keeps the keys that the provider accepts; any other block is rewritten. A block that cannot be
+rewritten (its bytes are elsewhere, or the provider has no such type) becomes text: a placeholder, or its JSON.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from byref.content.formats import Piece
 from byref.content.media import Media
 
 MAX_READABLE_BYTES: Final = 8_000
-"""Of an image of text (SVG) that is given as its text: about what a provider counts for an image."""
+"""Maximum bytes of an image of text (SVG) that is given as text: about as many tokens as a provider counts for an image."""
 
 _SEEN: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-"""Images that Anthropic and OpenAI take."""
+"""Image types that Anthropic and OpenAI accept."""
 _GEMINI: Final = frozenset({"image/jpeg", "image/png", "image/webp", "application/pdf", "text/plain"})
-"""What Gemini takes beside a function's response."""
+"""Content types that Gemini accepts beside a function's response."""
 
 _OWN: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "openai": {"text": ("text", "")},
@@ -44,11 +44,11 @@ _OWN: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "resource_link": ("uri name", "title description mimeType size icons annotations _meta"),
     },
 }
-"""The keys that a block of a type must have, and may have, in each provider's API."""
+"""For each provider's API and type of block: the keys that the block must have, and those that it may have."""
 
 
 def render(content: str | list[Any], format: str) -> Any:
-    """Return content for a tool result: text as it is (MCP: as a block); for Gemini a pair of text and further parts."""
+    """Return content in the format of a tool result. Text stays text, or a block for MCP; Gemini gets a pair of text and parts."""
     if isinstance(content, str):
         return (
             [{"type": "text", "text": content}] if format == "mcp" else (content, []) if format == "gemini" else content
@@ -81,7 +81,7 @@ def _block(piece: Piece, format: str) -> dict[str, Any]:
 
 
 def _own(piece: Piece, format: str) -> dict[str, Any] | None:
-    """The block as it is, with the keys that the provider takes; None if it is not in the provider's form."""
+    """Return the original block with only the keys that the provider accepts; None if it is not in the provider's form."""
     item = piece.original if isinstance(piece.original, Mapping) else {}
     kind = item.get("type")
     if not isinstance(kind, str) or kind not in _OWN[format]:
@@ -95,14 +95,14 @@ def _own(piece: Piece, format: str) -> dict[str, Any] | None:
 
 
 def _carrying(made: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """What holds the bytes, written afresh: base64 as a provider takes it; a resource keeps its URI."""
+    """Return the rewritten member that carries the bytes, in base64 as the provider accepts it; a resource keeps its URI."""
     if "resource" in made:
         return {"resource": {**own["resource"], "blob": made["resource"]["blob"]}}
     return {key: made[key] for key in ("source", "data", "mimeType", "image_url", "file_data") if key in made}
 
 
 def _is_sendable(own: dict[str, Any], format: str) -> bool:
-    """Whether a block whose bytes are elsewhere, or unreadable, says where in a way that the provider takes."""
+    """Tell whether the provider accepts a block whose bytes are elsewhere or unreadable: it has to accept that kind of pointer."""
     if format == "anthropic" and "source" in own and own["type"] != "search_result":
         source = own["source"]
         return isinstance(source, Mapping) and source.get("type") == "url" and isinstance(source.get("url"), str)
@@ -131,12 +131,13 @@ def _media(media: Media, format: str) -> dict[str, Any]:
             return {"type": "input_file", "file_data": url, "filename": media.name or f"document.{media.format}"}
         case "mcp":
             return formats.write(media)
-    kind = "input_text" if format == "openai-responses" else "text"  # OpenAI's Chat API takes text alone from tools
+    # Reached also for all media of OpenAI's Chat API, which accepts only text from tools.
+    kind = "input_text" if format == "openai-responses" else "text"
     return {"type": kind, "text": _readable(media) or media.placeholder}
 
 
 def _readable(media: Media) -> str | None:
-    """An image or a document of text as its text."""
+    """Return the text of an image or document that consists of text; None for any other, and for an image that is too large."""
     is_text = media.content_type.startswith("text/") or media.content_type in ("image/svg+xml", "application/json")
     if not is_text or (media.kind == "image" and media.size > MAX_READABLE_BYTES):
         return None

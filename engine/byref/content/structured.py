@@ -1,4 +1,4 @@
-"""MCP's structured content beside texts: servers repeat it as text, whole or in parts, and it should count once."""
+"""Detection of texts that repeat MCP's structured content: servers send both, and the data should count only once."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from byref.content.blocks import Block, to_block
 from byref.content.media import Media
 
 MAX_ELEMENTS: Final = 1_000
-"""Of the structured content, compared with texts one by one: as many as there can be texts."""
+"""Maximum elements of structured content that are compared with texts one by one: there cannot be more texts than this."""
 
 
 def repeated(content: Mapping[Any, Any], blocks: Sequence[Block | Media | None]) -> set[int] | None:
-    """Return the places of the texts that repeat elements of structured content; None where one text repeats all of it.
+    """Return the places of the texts that repeat elements of structured content; None if one text repeats all of it.
 
-    A text may be the JSON of all of it, of its only member, or of one element.
+    A text may be the JSON of the whole content, of its only member, or of one element.
     """
     texts = {at: block for at, block in enumerate(blocks) if isinstance(block, Block)}
     inner = list(content.values()) if len(content) == 1 else []
@@ -30,7 +30,7 @@ def repeated(content: Mapping[Any, Any], blocks: Sequence[Block | Media | None])
 
 
 def elements(content: Mapping[Any, Any], texts: Sequence[str | None]) -> list[Any] | None:
-    """Return the list that is all of structured content, where texts repeat each element in order; None where they do not."""
+    """Return the list that is the whole structured content, if the texts repeat its elements in order; else None."""
     [value, *others] = content.values() or [None]
     if others or not isinstance(value, list) or not 0 < len(value) == len(texts):
         return None
@@ -41,7 +41,7 @@ def elements(content: Mapping[Any, Any], texts: Sequence[str | None]) -> list[An
 
 
 def _meanings(block: Block) -> set[bytes]:
-    """The JSON of what a text may stand for: itself, and the value whose JSON it is."""
+    """Return the JSON of everything that a text may stand for: the text itself, and the value of which it is the JSON."""
     kind, value = block.parsed
     if kind == "json":
         return _written([value, block.text])
@@ -49,7 +49,7 @@ def _meanings(block: Block) -> set[bytes]:
 
 
 def _written(values: Sequence[Any]) -> set[bytes]:
-    """Each value as JSON, one way of writing for all that are equal; what is no JSON says nothing."""
+    """Return each value as JSON, in one spelling for equal values. Values that are not JSON are left out."""
     found = set()
     for value in values:
         try:
@@ -60,5 +60,5 @@ def _written(values: Sequence[Any]) -> set[bytes]:
 
 
 _PYTHON: Final = {"True": b"true", "False": b"false"}
-"""What `str` makes of what JSON writes otherwise."""
+"""Python's spelling of booleans, and JSON's: servers may write `str(value)`."""
 _encode = msgspec.json.Encoder(order="deterministic").encode

@@ -1,6 +1,6 @@
-"""Any Python value as JSON: a type that JSON lacks is converted by a rule of its own, or becomes a note in brackets.
+"""Conversion of any Python value to JSON: each type that JSON lacks has a rule of its own, or becomes a note in brackets.
 
-Nothing here raises for what a tool returned.
+Nothing here raises, whatever a tool returned.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from byref.jsonscan import chunks, parse
 from byref_sandbox import jsontext
 
 MAX_DEPTH = 200
-"""Deeper parts of a Python value are replaced by a note: every JSON reader stops somewhere, msgspec near 1,000."""
+"""Maximum levels of a Python value; deeper parts become a note, because every JSON reader has a limit (msgspec's is near 1,000)."""
 _END = object()
 MAX_ITEMS = 1_000_000
-"""Items read from an iterable of unknown length inside a value."""
+"""Maximum items that are read from an iterable of unknown length inside a value."""
 
 RAISED = (Exception, SystemExit, GeneratorExit)
-"""What code of a tool's own object may raise; only an interrupt of the host's passes."""
+"""Exceptions that are caught around a tool's own code. Only KeyboardInterrupt, which is the host's, passes."""
 _CONTAINERS = (dict, list, tuple)
 _FEW = 64
-"""Pieces of a text from which on they are joined as they come: a million of them would take long to be joined at once."""
+"""From this many pieces on, they are joined as they come: joining a million pieces at the end would take long."""
 _LOOKED_AT = 2_000
-"""Containers that are looked at to see whether a value may repeat its own parts."""
+"""Containers that are sampled to see whether a value may repeat its own parts."""
 _LIKELY = 20
-"""How often a container comes again in a value that may repeat itself, on average of those looked at."""
+"""A value may repeat itself if the sampled containers occur this often on average."""
 MAX_PARTS = 20_000_000
-"""Most arrays and objects, each counted as often as it would be written, of a value that repeats its own parts."""
+"""Maximum arrays and objects of a value that repeats its own parts, each counted as often as it would be written."""
 
 
 def written(value: object) -> tuple[object, bytes, int]:
-    """Return a value as JSON has it, its JSON, one record a line, and how many line feeds that has."""
+    """Return a value in JSON's types, its JSON with one record per line, and the number of line feeds in that."""
     consumed: dict[int, tuple[object, object]] = {}
     token = _consumed.set(consumed)
     try:
         _check_depth(value)
         value = _top(value)
         data, line_feeds = _lines(value)
-        if consumed:  # iterators inside gave what they had
+        if consumed:  # iterators inside are exhausted now, so the value is read back from its JSON
             value = parse(data)
     except RAISED:
         value = _plain(value, 0, set())
@@ -58,7 +58,7 @@ def written(value: object) -> tuple[object, bytes, int]:
 
 
 def plain(value: object) -> bytes | None:
-    """Return the JSON of a value on one line; None if it is not of plain JSON's types through and through."""
+    """Return the JSON of a value on one line; None if any part of it has a type that JSON lacks."""
     try:
         _check_depth(value)
         return _checked(_plain_encoder.encode(value))
@@ -67,7 +67,10 @@ def plain(value: object) -> bytes | None:
 
 
 def _check_depth(value: object) -> None:
-    """Raise RecursionError where a value is nested so deeply that writing it could end the process."""
+    """Raise RecursionError if a value nests so deeply that writing it could crash the process.
+
+    It is needed only if the host raised Python's recursion limit beyond `jsontext.MAX_LEVELS`.
+    """
     if sys.getrecursionlimit() <= jsontext.MAX_LEVELS:
         return
     level: list[Any] = [value]
@@ -81,15 +84,15 @@ def _check_depth(value: object) -> None:
 
 
 def type_name(value: object) -> str:
-    """Return the name of a value's type, whatever its metaclass says."""
+    """Return the name of a value's type without running code of its metaclass."""
     return str(type.__dict__["__name__"].__get__(type(value)))
 
 
 def repeats_itself(value: object) -> bool:
-    """Tell whether a value refers to the same few parts so often that writing it out would never end.
+    """Tell whether a value refers to the same few parts so often that writing it would never end.
 
-    YAML's aliases make such values out of a few lines of text ("billion laughs"). Ordinary data is told apart by the
-    first `_LOOKED_AT` containers, nearly all of them distinct; only what repeats itself there is counted out.
+    YAML's aliases make such values from a few lines of text ("billion laughs"). In ordinary data, nearly all of the first
+    `_LOOKED_AT` containers are distinct; only a value that repeats itself there is counted completely.
     """
     if type(value) not in _CONTAINERS:
         return False
@@ -106,9 +109,9 @@ def repeats_itself(value: object) -> bool:
 
 
 def _written_out(value: Any, known: dict[int, int]) -> int:
-    """Count the containers of a value as often as they would be written; each is looked into once."""
+    """Count the containers of a value as often as they would be written; each one is visited once."""
     if id(value) not in known:
-        known[id(value)] = 0  # a value that holds itself is cut there
+        known[id(value)] = 0  # ends the recursion for a value that contains itself
         members = value.values() if type(value) is dict else value
         inner = [member for member in members if type(member) in _CONTAINERS]
         known[id(value)] = 1 + sum(_written_out(member, known) for member in inner)
@@ -116,7 +119,7 @@ def _written_out(value: Any, known: dict[int, int]) -> int:
 
 
 def _top(value: object) -> object:
-    """Lists, dicts and scalars as they are; every other type as the JSON it encodes to."""
+    """Return lists, dicts and scalars unchanged, and any other value as the JSON that it encodes to."""
     if value is None or type(value) in (dict, list, str, int, float, bool):
         return value
     data = _encoded(value)
@@ -127,21 +130,21 @@ def _lines(value: object) -> tuple[bytes, int]:
     r"""Encode with one record per line, so that lines, grep and `line_count` mean something; count the line feeds.
 
     Elements of an array and members of an object begin lines of their own, down to the first array and at most three
-    objects deep. A raw newline occurs nowhere else in JSON text, so taking them out gives the compact form.
+    objects deep. A raw newline occurs nowhere else in JSON text, so removing the newlines gives the compact form.
     """
     pieces, few, size, line_feeds = [], list[bytes](), 0, 0
     for piece, feeds in _broken(value, 3):
         few.append(piece)
         size += len(piece)
         line_feeds += feeds
-        if size > chunks.CHUNK:  # many small ones would take long to be joined at once
+        if size > chunks.CHUNK:  # joining many small pieces at the end would take long
             pieces += few if len(few) < _FEW else [b"".join(few)]
             few, size = [], 0
     return b"".join([*pieces, *few]), line_feeds
 
 
 def _broken(value: object, depth: int) -> Iterable[tuple[bytes, int]]:
-    """Yield the pieces of the text, and how many line feeds each has."""
+    """Yield the pieces of the text, each with its number of line feeds."""
     if type(value) is list and value:
         before = b"[\n"
         for run in chunks.runs(value):
@@ -151,7 +154,8 @@ def _broken(value: object, depth: int) -> Iterable[tuple[bytes, int]]:
             else:
                 lines = _checked(_encoder.encode_lines(run))[:-1]
                 piece = lines.replace(b"\n", b",\n")
-                if len(piece) - len(lines) >= len(run):  # some are JSON already, of several lines
+                # More line feeds than records: some records were JSON already, written on several lines.
+                if len(piece) - len(lines) >= len(run):
                     piece = b",\n".join(_unbroken(_encoded(element)) for element in run)
                 yield piece, len(run) - 1
             before = b",\n"
@@ -178,7 +182,7 @@ def _unbroken(data: bytes) -> bytes:
 
 
 def _compact(value: Any) -> Iterable[bytes]:
-    """Encode on one line."""
+    """Yield the JSON of a value on one line, in pieces."""
     if not chunks.is_heavy(value):
         yield _encoded(value)
     elif type(value) is str:
@@ -217,14 +221,17 @@ def _encoded(value: object) -> bytes:
 
 
 def _checked(data: bytes) -> bytes:
-    """Raise where there is no JSON after all: a Decimal can be what JSON has no number for, a string may name it."""
+    """Return the data, or raise if it is not JSON: a Decimal may have been written as NaN or Infinity, which JSON lacks.
+
+    A string may contain these words, too, so only a decoder can tell.
+    """
     if chunks.holds(data, b"NaN") or chunks.holds(data, b"Infinity"):
         _validator.decode_lines(data)
     return data
 
 
 def _hook(value: Any) -> object:
-    """Encode what msgspec does not know; it comes here once for each such object."""
+    """Convert an object of a type that msgspec does not know; msgspec calls this for each such object."""
     if value is None or isinstance(value, bool):  # as keys of a dict
         return "null" if value is None else str(value).lower()
     kind = type(value)
@@ -254,7 +261,7 @@ def _hook(value: Any) -> object:
         if id(value) not in consumed:
             try:
                 items: object = _items(iter(value))
-            except RAISED as error:  # said once: asked again, a generator that failed is merely empty
+            except RAISED as error:  # kept, because a generator that failed is simply empty when it is read again
                 items = _unreadable(value, error)
             consumed[id(value)] = value, items
         return consumed[id(value)][1]
@@ -262,7 +269,7 @@ def _hook(value: Any) -> object:
 
 
 def _items(source: Iterator[Any]) -> list[Any]:
-    """The first items of an iterable, and a note in the place of further ones."""
+    """Return the first items of an iterable, with a note in place of further ones."""
     items = list(islice(source, MAX_ITEMS))
     if len(items) == MAX_ITEMS and next(source, _END) is not _END:
         items.append(f"[{MAX_ITEMS:,} items were taken of an iterable; what followed was not read.]")
@@ -285,7 +292,7 @@ def _of_pandas(value: Any) -> object:
 
 
 def _records(frame: Any) -> list[dict[str, object]]:
-    """One dict per row; an index that says something is a column, repeated column names get a number."""
+    """Return one dict per row. An index other than a RangeIndex becomes a column; repeated column names get a number."""
     pandas = sys.modules["pandas"]
     if not isinstance(frame.index, pandas.RangeIndex):
         frame = frame.copy(deep=False)
@@ -309,13 +316,13 @@ def _free(name: object, default: str, used: Iterable[object]) -> object:
 
 
 def _column(series: Any) -> list[object]:
-    """Python values of a column, missing ones None."""
+    """Return the values of a column as Python objects, with None for missing ones."""
     values: list[object] = series.tolist()
     return [None if missing else value for value, missing in zip(values, series.isna().tolist(), strict=True)]
 
 
 def _plain(value: Any, depth: int, above: set[int]) -> object:
-    """Build plain JSON out of anything, with notes in place of cycles, bottomless depths and unreadable objects."""
+    """Build plain JSON from any value, with notes in place of cycles, excessive depth and unreadable objects."""
     if value is None or type(value) is bool or type(value) is str:
         return value
     if type(value) is int:
@@ -342,7 +349,7 @@ def _plain(value: Any, depth: int, above: set[int]) -> object:
 
 
 def _converted(value: object) -> object:
-    """One step towards JSON for a type that is none of its own."""
+    """Convert a value of a type that JSON lacks by one step; the result may need further steps."""
     if isinstance(value, Decimal):
         return float(value) if value.is_finite() else None
     try:
@@ -379,9 +386,9 @@ def _short_repr(value: object) -> str:
 
 
 _consumed: ContextVar[dict[int, tuple[object, object]]] = ContextVar("consumed")
-"""What each iterator inside the value being written gave, or why it did not.
+"""The items of each iterator inside the value being written, or a note why it failed.
 
-An iterator gives its items once, and where one way of writing fails the value is written again in another."""
+An iterator gives its items only once, but if one way of writing fails, the value is written again in another."""
 
 _validator = msgspec.json.Decoder(msgspec.Raw)
 _encoder = msgspec.json.Encoder(enc_hook=_hook, decimal_format="number")

@@ -2,8 +2,8 @@
 
 There is one pass, so substituted data is never searched for references. A string is a reference only as a whole, and only if
 its name is bound; so `"$HOME"` or a query language's `"$amount"` pass unchanged. `{"$var": …}` is always a reference. A name means
-the same everywhere (`targets.lookup`). Only if the whole name is unknown, the part before its first dot or bracket is looked up,
-and the rest is a path.
+the same everywhere (`targets.lookup`). Only if the whole name is unknown, the part before its first dot or bracket is looked
+up, and the rest is a path.
 """
 
 from __future__ import annotations
