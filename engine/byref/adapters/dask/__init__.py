@@ -1,4 +1,4 @@
-"""The interpreter on a Dask cluster: each worker process keeps a sandbox of its own (extra `dask`)."""
+"""An interpreter on a Dask cluster: each worker process keeps a sandbox of its own (extra `dask`)."""
 
 from __future__ import annotations
 
@@ -56,21 +56,23 @@ __all__ = ["DaskInterpreter", "DataSource"]
 logger = logging.getLogger("byref")
 
 START_SECONDS = 60.0
-"""For the sandboxes of all workers to start."""
+"""For the start of the sandboxes on all workers."""
 _CLOSE_SECONDS = 5.0
 
 
 class DaskInterpreter(Runner):
     """Runs model-written code on the workers of a Dask cluster, as `byref_sandbox.Sandbox` does on this machine.
 
-    `place` is the scheduler's address, or a `distributed.Client`. Each worker process keeps one sandbox with its warm
-    sessions (`jail`, `sessions`, `memory_bytes` as for `Sandbox`; `jail="language-only"` is no security boundary); a session's runs go to the same worker while that is
-    there and not busy. `source` says where workers read stored data themselves; what they cannot read, the host sends, at
-    most `inline_bytes` of it for a run. A run is answered within its own time limit and `timeout` seconds, or raises
-    SandboxUnavailable. A run only returns data, so the scheduler may begin one again whose worker is lost.
+    `place` is the scheduler's address, or a `distributed.Client`. Each worker process keeps one sandbox with its warm sessions
+    (`jail`, `sessions`, `memory_bytes` as for `Sandbox`; `jail="language-only"` is no security boundary). The runs of a session go
+    to the same worker while it is there and not busy.
+
+    `source` names the place from which workers read stored data themselves. The host sends the data that they cannot read, at most
+    `inline_bytes` for one run. A run is answered within its own time limit plus `timeout` seconds, or raises SandboxUnavailable. A
+    run only returns data, so the scheduler may repeat a run whose worker is lost.
 
     Raises:
-        ConfigurationError: an argument makes no sense. Nothing is connected to yet.
+        ConfigurationError: an argument is invalid. No connection has been made yet.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class DaskInterpreter(Runner):
         self._inline_bytes = inline_bytes
         self._timeout = timeout
         self._cluster = Cluster(place)
-        # Sessions of other databases may have the same names: theirs are other processes, of which none is shared.
+        # Sessions of other databases may have the same names. The namespace gives them other processes, so they share none.
         told = secrets.token_hex(16) if source is None else f"{source.url}\0{source.schema}"
         self._namespace = blake3(told.encode()).hexdigest(16)
         self._renew()
@@ -117,10 +119,10 @@ class DaskInterpreter(Runner):
         self.close()
 
     def start(self) -> DaskInterpreter:
-        """Connect and start the sandboxes of all workers there are now, in about two seconds.
+        """Connect, and start the sandboxes of all workers that are there now; this takes about two seconds.
 
         Raises:
-            SandboxUnavailable: there is no scheduler, or a worker cannot run code; the text says which and why.
+            SandboxUnavailable: there is no scheduler, or a worker cannot run code; the text says which one and why.
         """
         prepared = self._cluster.everywhere(
             dask_worker.prepare, VERSION, self._settings, self._owner, seconds=START_SECONDS
@@ -132,14 +134,14 @@ class DaskInterpreter(Runner):
         return self
 
     def close(self) -> None:
-        """End the sandboxes that no other interpreter uses, and the connection; runs that are going on are given up."""
+        """End the sandboxes that no other interpreter uses, and the connection; running runs are given up."""
         if self._cluster.is_connected:
             with contextlib.suppress(SandboxUnavailable, RuntimeError):
                 self._cluster.everywhere(dask_worker.release, self._owner, seconds=_CLOSE_SECONDS)
         self._cluster.close()
 
     def answer(self, request: wire.Request, loads: Sequence[Load], session: str | None) -> Answer:
-        """Run one request on a worker; data goes by reference, and as bytes where the worker cannot read it."""
+        """Run one request on a worker; data goes as references, and as bytes if the worker cannot read it."""
         data: list[Blob | Value | Given | AtHost | None] = [
             None if payload.inline is not None else _reference(load)
             for payload, load in zip(request.payloads, loads, strict=True)
@@ -165,7 +167,7 @@ class DaskInterpreter(Runner):
             self._give(reply, data, loads)
 
     def _sent(self, order: bytes, request: wire.Request, session: str | None, asked: float, seconds: float) -> Reply:
-        """Send an order and return its reply; the time of all the orders of a run ends together."""
+        """Send an order and return its reply; all orders of one run share one deadline."""
         packed = self._cluster.call(
             dask_worker.perform,
             order,
@@ -177,7 +179,7 @@ class DaskInterpreter(Runner):
         return reply_of(packed, request)
 
     def _give(self, reply: Wanting, data: list[Blob | Value | Given | AtHost | None], loads: Sequence[Load]) -> None:
-        """Put what a worker lacks into the next order; each payload is given once, and no more than may be sent."""
+        """Put the payloads that a worker lacks into the next order: each only once, and only up to the limit."""
         address = self._cluster.address
         wanted = set(reply.payloads)
         lacking = {index for index, found in enumerate(data) if not isinstance(found, Given | None)}
@@ -191,7 +193,7 @@ class DaskInterpreter(Runner):
             data[index] = given = _given(loads[index], room)
             room -= len(given.packed)
             if room < 0:
-                return  # the order is too long, which is told there
+                return  # the order is too long: `answer` raises the error
 
     def _after_fork(self) -> None:
         self._cluster.after_fork()
@@ -199,7 +201,7 @@ class DaskInterpreter(Runner):
 
 
 def _reference(load: Load) -> Blob | Value | AtHost:
-    """Where a worker finds a payload."""
+    """Return the reference by which a worker finds a payload."""
     if isinstance(load, PayloadLoad):
         payload = load.payload
         return Blob(payload.blob_id, payload.key, payload.store, payload.size)
@@ -209,7 +211,7 @@ def _reference(load: Load) -> Blob | Value | AtHost:
 
 
 def _given(load: Load, most: int) -> Given:
-    """A payload, read here and compressed."""
+    """Return a payload, read here and compressed."""
     payload = load()
     parts = (payload,) if isinstance(payload, bytes | bytearray | memoryview) else payload
     packer = zstandard.ZstdCompressor(level=1).compressobj()

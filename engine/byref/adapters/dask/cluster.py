@@ -1,4 +1,4 @@
-"""A connection to a Dask cluster: made when it is needed, made anew when it is lost, and every wait for it has an end."""
+"""A connection to a Dask cluster: made on demand, made again when it is lost, and with a limit for every wait."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from byref.adapters.dask.orders import VERSION
 from byref.errors import ConfigurationError, one_line
 from byref_sandbox import SandboxUnavailable
 
-# These are typed in parts only, and other parts in other versions.
+# Dask's types are incomplete, and differ between versions.
 Client: Any = distributed.Client
 pickled: Any = distributed.protocol.pickle.dumps
 
 CONNECT_SECONDS = 10.0
 _ATTEMPTS = 3
-"""To have a run begun: one more if the scheduler is lost, or forgets it, and one if it keeps it for who is gone."""
+"""Attempts to begin a run: one more if the scheduler is lost or forgets it, and one if it keeps it for a lost worker."""
 FAILED_SECONDS = 2.0
-"""After a connection could not be made, before the next attempt: until then callers are told at once."""
+"""After a failed connection no other is tried for so long: callers get the error at once."""
 AVOID_SECONDS = 60.0
-"""After a worker left a run unanswered, before another is meant for it."""
+"""After a worker left a run unanswered, other workers are preferred for so long."""
 LOOK_SECONDS = 2.0
-"""What is known of the workers is as old as this."""
+"""Greatest age of the list of workers."""
 _OBJECT_BYTES = 1_000
-"""Of Python's own, beside the bytes of an answer."""
+"""Python's own overhead beside the bytes of an answer."""
 _PLAIN = ("msgpack", "error")
-"""A run's answer is bytes: what is no plain data is not unpickled here. Errors still are, by Dask itself."""
+"""Serializers accepted. A run's answer is bytes, so nothing else is unpickled here, except errors, which Dask unpickles."""
 _LOST = (CancelledError, ClosedClientError, OSError)
-"""What is raised when the scheduler, or the way to it, is gone."""
+"""Exceptions that mean that the scheduler, or the connection to it, is lost."""
 
 
 class _NoAnswer(SandboxUnavailable):
-    """The time for a run is over."""
+    """No answer came within the time for a run."""
 
 
 class _Stranded(Exception):
@@ -49,7 +49,7 @@ class _Stranded(Exception):
 
 
 class Cluster:
-    """The workers at an address, or those of a host's own client; safe from any thread and after a fork."""
+    """The workers at an address, or those of a host's own client; thread-safe, and usable after a fork."""
 
     def __init__(self, place: Any) -> None:
         if isinstance(place, Client) and place.asynchronous:
@@ -70,11 +70,11 @@ class Cluster:
         self._failed: tuple[float, str] = (-FAILED_SECONDS, "")
         self._looked_at = -LOOK_SECONDS
         self._threads: dict[str, int] = {}
-        """Of each worker, by its address."""
+        """The number of threads of each worker, by its address."""
         self._busy: Counter[str] = Counter()
-        """Runs of ours that each worker was asked for and has not answered."""
+        """How many of our runs each worker has not answered yet."""
         self._silent: dict[str, float] = {}
-        """When a worker was asked for a run that nobody answered in time."""
+        """When a worker was sent a run that was not answered in time."""
 
     def call(
         self,
@@ -85,13 +85,13 @@ class Cluster:
         until: float,
         most_bytes: int,
     ) -> object:
-        """Return what a worker makes of the arguments; with `affinity`, the same one as before if it is there and free.
+        """Return the worker's result for the arguments; calls with the same `affinity` go to the same worker if it is free.
 
-        A worker that is lost meanwhile is the scheduler's to replace. If the scheduler is lost, all is begun once more.
+        If a worker is lost, the scheduler replaces it. If the scheduler is lost, everything is begun once more.
 
         Raises:
-            SandboxUnavailable: nobody answers within the `seconds` that end at `until`, all that tried are lost, or an answer
-                takes more than `most_bytes`.
+            SandboxUnavailable: no answer within the `seconds` that end at `until`, all workers tried were lost, or an answer has
+                more than `most_bytes`.
         """
         lost: BaseException | None = None
         for _ in range(_ATTEMPTS):
@@ -110,7 +110,7 @@ class Cluster:
         raise SandboxUnavailable(f"a run on the Dask cluster at {self.address} was given up there: {lost}")
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> dict[str, Any]:
-        """Return what a coroutine function returns on each worker, or the exception there, by the worker's address."""
+        """Call a coroutine function on each worker; return its result or its exception by the worker's address."""
         client = self._connected()
         try:
             answers: dict[str, Any] = client.run(function, *arguments, on_error="return", callback_timeout=seconds)
@@ -120,7 +120,7 @@ class Cluster:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection."""
+        """Whether there is a live connection."""
         return self._client is not None and self._client.status == "running"
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class Cluster:
             _close(client)
 
     def after_fork(self) -> None:
-        """In a forked copy of the host: the connection is the parent's, and the threads behind it are not here."""
+        """Drop the connection in a forked child: it is the parent's, and the threads that serve it are not in the child."""
         if self._client is not None:
             _abandoned.append(self._client)
         if self._given is not None:
@@ -142,7 +142,7 @@ class Cluster:
 
     def _result(self, future: Any, meant: list[str] | None, until: float, seconds: float, most_bytes: int) -> object:
         try:
-            # Not `result(timeout=…)` again and again: Dask loses a result that comes at the very moment.
+            # Not `result(timeout=…)` in a loop: Dask loses a result that arrives in the moment of the timeout.
             answered = threading.Event()
             future.add_done_callback(lambda _: answered.set())
             while not answered.wait(max(0.0, min(LOOK_SECONDS, until - time.monotonic()))):
@@ -151,7 +151,7 @@ class Cluster:
                 if meant and self._is_stranded(future, meant[0]):
                     raise _Stranded
             left = max(CONNECT_SECONDS, until - time.monotonic())
-            if future.status == "error":  # not raised here: it may be one that ends a thread, or a process
+            if future.status == "error":  # not raised here: it may be an exception that ends a thread or a process
                 raise SandboxUnavailable(self._worded(future.exception(timeout=left)))
             size = self._size_of(future, left)
             if size > most_bytes + _OBJECT_BYTES:
@@ -167,13 +167,13 @@ class Cluster:
             ) from None
         except (_Stranded, SandboxUnavailable, *_LOST):
             raise
-        except Exception as error:  # noqa: BLE001  whatever Dask makes of an answer that is none
+        except Exception as error:  # noqa: BLE001  whatever Dask raises for a broken answer
             raise SandboxUnavailable(self._worded(error)) from None
         finally:
             future.release()
 
     def _size_of(self, future: Any, seconds: float) -> int:
-        """What an answer takes before it is fetched; 0 if the scheduler has forgotten it, which fetching it tells."""
+        """Return the size of an answer before it is fetched; 0 if the scheduler has lost it, which the fetch then reports."""
         if future.status != "finished":
             return 0
         try:
@@ -182,16 +182,16 @@ class Cluster:
             return 0
 
     def _worded(self, error: BaseException) -> str:
-        """What went wrong with a run there, in words: the error is a worker's, and its texts may be anything."""
+        """Describe the failure of a run: the error comes from a worker, so its text may contain anything."""
         if isinstance(error, KilledWorker) and isinstance(error.allowed_failures, int):
             return f"a run was lost with {error.allowed_failures + 1} workers of the Dask cluster at {self.address}"
         kind = one_line(type(error).__name__)
         return f"the workers of the Dask cluster at {self.address} cannot run byref {VERSION}: {kind}: {one_line(error, 4_000)}"
 
     def _is_stranded(self, future: Any, worker: str) -> bool:
-        """Whether a run will never begin: it was meant for a worker that went while no other was there to take it.
+        """Tell whether a run will never begin: it was sent to a worker that was lost while there was no other.
 
-        The scheduler keeps such a run for the worker of that address, though others may have it and have come since.
+        The scheduler keeps such a run for the lost worker's address, even if other workers could take it and have come since.
         """
         client = future.client
         threads = client.nthreads(callback_timeout=CONNECT_SECONDS)
@@ -236,13 +236,13 @@ class Cluster:
             name="byref",
             deserializers=_PLAIN,
         )
-        for topic in ("print", "warn"):  # what workers say so would be printed here
+        for topic in ("print", "warn"):  # messages of workers on these topics would be printed here
             client.unsubscribe_topic(topic)
         return client
 
     @contextmanager
     def _worker(self, client: Any, affinity: str | None) -> Iterator[dict[str, Any]]:
-        """Say which worker comes first for this name (rendezvous hashing) and has a thread free of runs of ours."""
+        """Yield Dask's options for the worker to prefer: the first by rendezvous hashing of the name with a thread free."""
         if time.monotonic() - self._looked_at > LOOK_SECONDS:
             self._looked_at = time.monotonic()
             self._threads = dict(client.nthreads(callback_timeout=CONNECT_SECONDS))
@@ -282,9 +282,9 @@ def _wait_while_connecting(client: Any) -> None:
 def _close(client: Any) -> None:
     try:
         client.close(timeout=CONNECT_SECONDS)
-    except (OSError, RuntimeError, AssertionError):  # it is closed by other means, or its loop is gone
+    except (OSError, RuntimeError, AssertionError):  # it was closed by other means, or its event loop is gone
         return
 
 
 _abandoned: list[Any] = []
-"""Clients of a parent process: kept, because collecting them would close what they hold."""
+"""Clients of a parent process. They are kept, because collecting them would close the parent's connections."""

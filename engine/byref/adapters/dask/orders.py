@@ -1,6 +1,6 @@
-"""What a host and the workers of a Dask cluster say to each other: one order for each run, one reply.
+"""Messages between a host and the workers of a Dask cluster: one order for each run, and one reply.
 
-A reply is read as a run's is that left the jail: under caps of bytes, texts and parts, and nothing in it is taken on trust.
+A reply is read like the output of a run in the jail: within limits of bytes, texts and parts, and nothing in it is trusted.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from byref_sandbox.host.exchange import Answer, Fault, reader_of, reply_bytes
 
 VERSION: Final = importlib.metadata.version("byref")
 _BESIDE_BYTES: Final = 1 << 17
-"""Of a reply, beside what the run sent."""
+"""Bytes of a reply beside the output of the run."""
 _MOST_PAYLOADS: Final = 100_000
-"""Of one run."""
+"""Payloads of one run."""
 _MOST_MS: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class DataSource:
-    """Where the workers of a cluster read what the engine has stored: the engine's own `url`, `schema` and `blobs`.
+    """The place from which workers read the engine's stored data: the engine's own `url`, `schema` and `blobs`.
 
-    A text that is `$NAME` is the worker's environment variable of that name, read there: what it holds never passes the
-    scheduler. `blobs` is a place (`s3://bucket/prefix`, a folder), or a function without arguments that makes the store;
-    it is pickled, and run on the worker. Credentials that neither names are found on the worker as PostgreSQL's and the
-    cloud's own tools find them (`PGPASSFILE`, `AWS_…`, the machine's role).
+    A text `$NAME` stands for the worker's environment variable of that name and is read there, so its value never passes the
+    scheduler. `blobs` is a place (`s3://bucket/prefix`, a folder), or a function without arguments that makes the store; the
+    function is pickled, and run on the worker. The worker finds other credentials as PostgreSQL's and the cloud's own tools do
+    (`PGPASSFILE`, `AWS_…`, the machine's role).
     """
 
     url: str = field(repr=False)
@@ -41,7 +41,7 @@ class DataSource:
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Of a worker's sandbox; interpreters with the same ones share it."""
+    """The settings of a worker's sandbox; interpreters with equal settings share one."""
 
     jail: Literal["full", "language-only"]
     sessions: int
@@ -49,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Blob(msgspec.Struct, frozen=True, tag="blob"):
-    """A stored payload, by its blob's row and key."""
+    """A stored payload, referred to by its blob's row and key."""
 
     row: int
     key: str
@@ -58,21 +58,21 @@ class Blob(msgspec.Struct, frozen=True, tag="blob"):
 
 
 class Value(msgspec.Struct, frozen=True, tag="value"):
-    """An exact value, by its row and digest."""
+    """An exact value, referred to by its row and digest."""
 
     row: int
     digest: bytes
 
 
 class Given(msgspec.Struct, frozen=True, tag="given"):
-    """A payload itself, compressed."""
+    """A payload sent along, compressed."""
 
     packed: bytes
     size: int
 
 
 class AtHost(msgspec.Struct, frozen=True, tag="host"):
-    """A payload that only the host can read: it is asked for if it is needed."""
+    """A payload that only the host can read; the worker asks for it if it needs it."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -80,20 +80,20 @@ class Order(msgspec.Struct, frozen=True):
 
     settings: Settings
     owner: str
-    """The interpreter that asks."""
+    """The id of the interpreter that sends the order."""
     session: str | None
     request: wire.Request
     data: list[Blob | Value | Given | AtHost | None]
-    """How to come by the payloads of the request, by index; None: it is in the request."""
+    """For each payload of the request, where to find it; None: it is in the request itself."""
     source: bytes
-    """A pickled DataSource, or nothing."""
+    """A pickled DataSource, or empty."""
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered", forbid_unknown_fields=True):
-    """What the run sent and what became of it: as hostile as it left the jail, to be read by the host."""
+    """The output and the end of a run: untrusted, and checked by the host as if it came from the jail."""
 
     frames: bytes
-    """As they are on the pipe of a run."""
+    """The frames, as on the pipe of a run."""
     refused: wire.Refused | None
     ended: wire.Ended | None
     fault: Fault
@@ -103,15 +103,15 @@ class Answered(msgspec.Struct, frozen=True, tag="answered", forbid_unknown_field
 
 
 class Wanting(msgspec.Struct, frozen=True, tag="wanting", forbid_unknown_fields=True):
-    """The run did not begin: the worker cannot read these payloads, by index."""
+    """The run did not begin: the worker cannot read the payloads with these indexes."""
 
     payloads: Annotated[list[int], msgspec.Meta(max_length=_MOST_PAYLOADS)]
     fault: str
-    """What is wrong with the place that it was told of; empty: the data is not there, or was never said to be."""
+    """What is wrong with the source; empty if the data is not there, or if there is no source."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed", forbid_unknown_fields=True):
-    """No code can be run on the worker."""
+    """The worker cannot run code."""
 
     why: str
 
@@ -124,15 +124,15 @@ _reply_of: Final = msgspec.msgpack.Decoder(Reply).decode
 
 
 def most_bytes(request: wire.Request) -> int:
-    """Return the most that a reply to a request has."""
+    """Return the greatest length of a reply to a request."""
     return reply_bytes(request.terms) + _BESIDE_BYTES
 
 
 def reply_of(packed: object, request: wire.Request) -> Reply:
-    """Return what a worker says.
+    """Decode a worker's reply.
 
     Raises:
-        SandboxUnavailable: it is no reply, or longer than one can be.
+        SandboxUnavailable: it is not a reply, or is too long.
     """
     if type(packed) is not bytes:
         raise SandboxUnavailable("a worker's reply could not be read: expected bytes")
@@ -146,7 +146,7 @@ def reply_of(packed: object, request: wire.Request) -> Reply:
 
 
 def answered(answer: Answer) -> Answered:
-    """Return what a run sent, to be told to the host."""
+    """Return a run's output as the reply to the host."""
     frames = answer.frames if answer.done is None else [*answer.frames, answer.done]
     return Answered(
         b"".join(map(wire.pack, frames)),
@@ -160,7 +160,7 @@ def answered(answer: Answer) -> Answered:
 
 
 def answer_of(told: Answered, request: wire.Request) -> Answer:
-    """Return what a run sent, taken in as if it had come from the run itself."""
+    """Return a run's output in a reply, checked as if it came directly from the run."""
     answer = Answer(
         refused=told.refused,
         ended=told.ended,

@@ -1,4 +1,4 @@
-"""How a Dask worker comes by the data of a run: it reads what is stored, decompresses what it was sent, asks for the rest."""
+"""How a Dask worker gets the data of a run: it reads stored data, decompresses sent data, and asks for the rest."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from byref.stores.guarded import Guarded
 from byref_sandbox.values.data import Load
 
 FAILED_SECONDS = 30.0
-"""After a source could not be opened, before the next attempt: until then the host sends what is needed."""
+"""After a source could not be opened, it is not tried again for so long; meanwhile the host sends the data."""
 _MAX_SOURCES = 100
 _MAX_GIVEN = 10_000
 
 _lock = threading.Lock()
 _sources: OrderedDict[bytes, Source | tuple[float, str]] = OrderedDict()
-"""By what the host told of them; or when it could not be opened, and why."""
+"""Sources by their pickled description; for one that could not be opened, when and why."""
 _given: OrderedDict[tuple[str | None, str], None] = OrderedDict()
-"""Payloads, each of a session, that the host has sent: most are still decoded there."""
+"""Payloads that the host has sent to each session: most of them are still decoded in its process."""
 
 
 class Wanted(Exception):
-    """A payload cannot be read here: the host has to send it."""
+    """The worker cannot read a payload: the host must send it."""
 
     def __init__(self, index: int, fault: str = "") -> None:
         super().__init__(fault)
@@ -42,7 +42,7 @@ class Wanted(Exception):
 
 
 def load_of(order: Order, index: int) -> Load:
-    """Return what reads a payload of an order, if the sandbox asks for it; it raises Wanted."""
+    """Return a function that reads a payload of an order when the sandbox asks for it; it raises Wanted if it cannot."""
     found = order.data[index]
     if isinstance(found, Given):
 
@@ -64,7 +64,7 @@ def load_of(order: Order, index: int) -> Load:
                 yield from PayloadLoad(StoredPayload(found.row, found.key, found.store, found.size, 0, source))()
             else:
                 yield ValueLoad(found.row, found.digest, source.read)()
-        except ArtifactMissing as error:  # the host's own open transaction, say, is not seen from here
+        except ArtifactMissing as error:  # e.g. written in the host's open transaction, which is invisible here
             raise Wanted(index) from error
         except Exception as error:
             raise Wanted(index, f"{type(error).__name__}: {error}") from error
@@ -73,7 +73,7 @@ def load_of(order: Order, index: int) -> Load:
 
 
 def wanted_of(order: Order, index: int) -> list[int]:
-    """Return the payload that is wanted and, where none can be read here, all that the session was not sent before."""
+    """Return the payload that is wanted; without a source, also all others that were not sent to the session before."""
     if order.source:
         return [index]
     with _lock:
@@ -86,7 +86,7 @@ def wanted_of(order: Order, index: int) -> list[int]:
 
 
 def _source(packed: bytes) -> Source:
-    """What is opened once and kept; the failure to open it, for a while."""
+    """Return an opened source, which is kept; a failure to open it is remembered for a while."""
     with _lock:
         found = _sources.get(packed)
     if isinstance(found, Source):
@@ -124,7 +124,7 @@ def _opened(told: DataSource) -> Source:
 
 
 def _meant(text: str) -> str:
-    """The text, or what the environment variable holds that it names."""
+    """Return the text, or the value of the environment variable that it names."""
     if not text.startswith("$"):
         return text
     if text[1:] not in os.environ:

@@ -1,7 +1,7 @@
-"""What runs in a process of a Dask worker: orders in, replies out, and between them the sandbox that it keeps.
+"""The code in a Dask worker's process: it takes orders, runs them in the sandbox that it keeps, and returns replies.
 
-Orders and replies are bytes to Dask, which unpickles nothing of a run. The process itself holds what reads the host's
-database, and speaks Dask's protocol, which is made of pickles; model-written code runs in the jailed processes below it.
+For Dask, orders and replies are bytes, so it unpickles nothing of a run. The process itself can read the host's database and speaks
+Dask's protocol, which uses pickle; model-written code runs only in the jailed processes below it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from byref_sandbox import Sandbox, SandboxUnavailable
 logger = logging.getLogger("byref")
 
 IDLE_SECONDS = 900.0
-"""An interpreter that asked nothing for so long, and did not say good-bye, is taken for gone."""
+"""An interpreter that sent no order for so long, and did not release its sandbox, is considered gone."""
 _LOOK_SECONDS = 30.0
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A sandbox of this process, as long as somebody asks for runs."""
+    """A sandbox of this process, and the interpreters that use it."""
 
     sandbox: Sandbox
     owners: dict[str, float] = field(default_factory=dict)
-    """When each interpreter asked last."""
+    """When each interpreter last sent an order."""
     running: int = 0
 
 
@@ -41,20 +41,20 @@ _watched = threading.Event()
 
 
 def perform(version: str, order: bytes) -> bytes:
-    """Run one order to its end; nothing is raised, for Dask would log the order with it."""
+    """Run one order to its end. Nothing is raised, because Dask would log the order with the exception."""
     return encode(_performed(version, order))
 
 
 async def prepare(version: str, settings: Settings, owner: str) -> str:
-    """Start the sandbox, in a thread; return why it cannot be."""
+    """Start the sandbox, on a thread; return the reason if it cannot start, else an empty text."""
     return await asyncio.to_thread(_prepared, version, settings, owner)
 
 
 async def release(owner: str) -> None:
-    """End the sandboxes that nobody but an interpreter that is closed has asked for."""
+    """End the sandboxes that only the given, closed interpreter has used."""
     try:
         await asyncio.to_thread(_forget, {owner})
-    except RuntimeError:  # the process of the worker, which is the host's as well, is about to end: no thread starts
+    except RuntimeError:  # the process, which is also the host's, is about to end: no thread starts
         _forget({owner})
 
 
@@ -122,7 +122,7 @@ def _forget(owners: set[str]) -> None:
 
 
 def _watch() -> None:
-    """Forget interpreters whose hosts are gone, until no sandbox is left."""
+    """Forget interpreters whose hosts are gone; end when no sandbox is left."""
     while True:
         time.sleep(_LOOK_SECONDS)
         before = time.monotonic() - IDLE_SECONDS

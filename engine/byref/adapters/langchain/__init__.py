@@ -1,4 +1,4 @@
-"""byref in LangChain's agents and LangGraph's graphs: a middleware that every tool result passes on its way to the model."""
+"""byref in LangChain's agents and LangGraph's graphs: a middleware that handles every tool result before the model reads it."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ logger = logging.getLogger("byref")
 
 
 class ByrefTool(BaseTool):
-    """One of byref's own tools, bound to the conversation of the run that calls it; what it answers is never gated."""
+    """One of byref's own tools; it works in the conversation of the run that calls it, and its answers are never gated."""
 
     answer: Callable[[str, Any, str | None], ToolReply]
     args_schema: dict[str, Any]
 
     def _to_args_and_kwargs(self, tool_input: Any, tool_call_id: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Hand on what the model wrote as it is: byref mends it, or tells the model what is wrong with it."""
+        """Pass the model's arguments on unchanged: byref corrects them, or tells the model what is wrong."""
         return (tool_input, tool_call_id), {}
 
     def _run(self, arguments: Any, call_id: str | None) -> Any:
@@ -73,13 +73,13 @@ class ByrefTool(BaseTool):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request to a model as the model is to get it."""
+    """A request to a model, in the form that the model gets."""
 
     request: ModelRequest[Any]
     session: Session | None
-    """None: the database is away."""
+    """None if the database is away."""
     leads: bool
-    """Whether its usage is the conversation's context."""
+    """Whether the request's usage is the conversation's context."""
     messages: Messages
 
     def record(self, answers: Iterable[object]) -> None:
@@ -90,17 +90,17 @@ class _Asked:
 class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
     """Middleware of `create_agent`: gates tool results, resolves references in arguments, records usage, offers byref's tools.
 
-    List it first, but after HumanInTheLoopMiddleware, which writes a note in front of what an edited call gave: byref sees
-    what the middlewares after it leave of a result. The conversation is the run's `thread_id`, or `session`; `session` and
-    `tenant` may be functions of the run's `Runtime`. `model` and `context_window` are, unless given, those of the chat
-    model of each request. `policy` and `tools` are those of `Engine.session`.
+    List it first, but after HumanInTheLoopMiddleware, which puts a note before the result of an edited call: byref sees a result as
+    the middlewares listed after it return it. The conversation is the run's `thread_id`, or `session`; `session` and `tenant` may
+    be functions of the run's `Runtime`. The defaults of `model` and `context_window` are those of each request's chat model.
+    `policy` and `tools` are those of `Engine.session`.
 
-    A LangGraph graph of one's own takes the parts: `ToolNode([*mine, *byref.tools], wrap_tool_call=byref.wrap_tool_call,
+    In a LangGraph graph of your own, use the parts: `ToolNode([*mine, *byref.tools], wrap_tool_call=byref.wrap_tool_call,
     awrap_tool_call=byref.awrap_tool_call)`, and `byref.record_usage(answer)` after each call of the model.
 
-    Raises ConfigurationError where `engine` is no `byref.Engine`, and during a run:
-        ConfigurationError: the run has no `thread_id`, or the agent has a tool named as one of byref's.
-        SessionGone: the conversation has ended; neither model nor tool is called.
+    Raises ConfigurationError if `engine` is not a `byref.Engine`, and during a run:
+        ConfigurationError: the run has no `thread_id`, or the agent has a tool with the name of one of byref's.
+        SessionGone: the conversation has ended; neither the model nor the tool is called.
         StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
     """
 
@@ -132,7 +132,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         ]
 
     def session(self) -> Session:
-        """Return the conversation of the run that is on: called in a node or a tool, or anywhere if `session` is fixed.
+        """Return the conversation of the current run; call it in a node or a tool, or anywhere if `session` is fixed.
 
         Raises:
             StorageFailure: the database is away.
@@ -141,9 +141,9 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._conversations.open(name, *self._model_of(name), keep=False)
 
     def record_usage(self, answer: AIMessage) -> None:
-        """Record what a model's answer says of its tokens, in a node of one's own; an answer without usage is none.
+        """Record the usage in a model's answer, in a node of your own; an answer without usage is ignored.
 
-        Nothing that goes wrong with that is raised: it is logged, for the answer is there.
+        Failures are logged, not raised, because the answer is already there.
         """
         if answer.usage_metadata is None:
             return
@@ -155,7 +155,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         record(session, [answer], context=leads(self._conversations.engine, (session.tenant, session.id)))
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Handled]) -> Any:
-        """Resolve the references in a call's arguments, run the tool, and put what the model reads in its message."""
+        """Resolve references in a call's arguments, run the tool, and put what the model reads into its message."""
         if isinstance(request.tool, ByrefTool):
             return handler(request)
         call = self._called(request)
@@ -168,7 +168,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Handled]]
     ) -> Any:
-        """Do the same, awaited; nothing of byref's runs on the event loop."""
+        """Do the same, awaited; no work of byref runs on the event loop."""
         if isinstance(request.tool, ByrefTool):
             return await handler(request)
         call = await asyncio.to_thread(self._called, request)
@@ -181,7 +181,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Offer the tools that the conversation has, give instructions, remind after a compaction, and record the usage."""
+        """Offer the conversation's tools, add instructions, remind after a compaction, and record the usage."""
         asked = self._asked(request)
         with asked.messages.shared():
             response = handler(asked.request)
@@ -212,14 +212,14 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
     def _model_of(
         self, name: Name, asked: tuple[str | None, int | None] = (None, None)
     ) -> tuple[str | None, int | None]:
-        """The model, and its window, that a conversation is opened for: that of the last request where none is asked."""
+        """Return the model and window for opening a conversation; by default those of its last request."""
         model, window = asked if any(asked) else self._models.get(name) or asked
         return self._model or model, self._window or window
 
     def _opened(
         self, name: Name, asked: tuple[str | None, int | None] = (None, None), *, leads: bool = False
     ) -> Session | None:
-        """Open a conversation, and raise SessionGone where it has ended before anything is paid for."""
+        """Open a conversation; raise SessionGone if it has ended, before a model or tool is called."""
         session = self._conversations.opened(name, *self._model_of(name, asked), keep=leads, going_on=True)
         if leads or self._models.get(name) is None:
             self._models.put(name, asked)
@@ -229,7 +229,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._conversations.call(self._opened(self._conversation()), tool, arguments, call_id)
 
     def _called(self, request: ToolCallRequest) -> Call | ToolMessage:
-        """A call with the data that its arguments refer to, or what the model is told of a reference that fails."""
+        """Return a call with its references resolved, or the model's answer to a reference that fails."""
         self._see_that_names_differ([request.tool])
         conversation, written = self._conversation(), request.tool_call
         session = self._opened(conversation)
@@ -289,10 +289,10 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 def _schema_of(tool: BaseTool | None) -> dict[str, Any] | None:
-    """The JSON Schema of a tool's arguments; a tool that another middleware brings at run time has none here."""
+    """Return the JSON Schema of a tool's arguments; None for a tool that another middleware adds during the run."""
     if tool is None:
         return None
-    kind: Any = tool.tool_call_schema  # a JSON Schema, or a class of pydantic's, new or old
+    kind: Any = tool.tool_call_schema  # a JSON Schema, or a class of pydantic 1 or 2
     if isinstance(kind, dict):
         return kind
     schema: dict[str, Any] = (kind.model_json_schema if hasattr(kind, "model_json_schema") else kind.schema)()

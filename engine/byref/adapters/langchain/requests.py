@@ -1,4 +1,4 @@
-"""What a LangChain model is asked, and what its answer says of tokens, as the session of the conversation has it."""
+"""Requests to a LangChain model, and the usage in its answers, for the session of the conversation."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ except ImportError as error:
 logger = logging.getLogger("byref")
 
 REMINDER: Final = "reminder-"
-"""How the names of artifacts begin that keep what was added to a summary, so that it is the same in each request."""
+"""Prefix of the names of artifacts that keep the text added to a summary, so that each request has the same text."""
 KEPT: Final = 3
-"""Such artifacts of a conversation: agents side by side have a summary each."""
+"""How many of these artifacts a conversation keeps: agents that run in parallel have a summary each."""
 
 Path = tuple[tuple[str | None, str], ...]
-"""Of each graph that an agent runs in, from the outermost: its checkpoint, and the task of it that the agent is in."""
+"""For each graph around an agent, from the outermost: the graph's checkpoint, and its task that contains the agent."""
 _leaders: WeakKeyDictionary[Engine, Recent[Name, Path]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def leads(engine: Engine, conversation: Name) -> bool:
-    """Tell whether the agent that is on speaks for its conversation's context.
+    """Tell whether the current agent's usage is its conversation's context.
 
-    None that a tool runs, and of those that run side by side on one thread the first: tasks of one step of a graph, which
-    LangGraph's namespaces tell apart.
+    It is not if a tool runs the agent. Of agents that run in parallel on one thread, it is the first one's: those are tasks of one
+    step of a graph, which LangGraph's namespaces tell apart.
     """
     if conversation in callers.get():
         return False
@@ -64,7 +64,7 @@ def leads(engine: Engine, conversation: Name) -> bool:
 
 
 def model_of(model: Any) -> tuple[str | None, int | None]:
-    """Return the name of a chat model, and the tokens of its window if its profile says them."""
+    """Return a chat model's name, and its context window in tokens if its profile states one."""
     params: Callable[[], object] = getattr(model, "_get_ls_params", dict)
     named = (getattr(model, attribute, None) for attribute in ("model_name", "model"))
     others = (notes.member(params(), "ls_model_name"), getattr(model, "model_id", None))
@@ -74,7 +74,7 @@ def model_of(model: Any) -> tuple[str | None, int | None]:
 
 
 def record(session: Session, answers: Iterable[object], *, context: bool) -> None:
-    """Record what a model's answers say of their tokens; an answer that is there is not lost because that fails."""
+    """Record the usage in a model's answers; failures are logged, so that the answers are not lost."""
     for message in answers:
         if isinstance(message, AIMessage) and message.usage_metadata is not None:
             try:
@@ -84,18 +84,18 @@ def record(session: Session, answers: Iterable[object], *, context: bool) -> Non
 
 
 class Messages:
-    """The messages of a request as the model is shown them: the very list, as long as nothing in it is shown otherwise.
+    """The messages of a request as the model sees them: the given list itself, until a message in it is replaced.
 
-    What a middleware further inside does to the list of a request reaches the conversation's state, where it is the state's.
+    If the given list is the conversation's state, changes that an inner middleware makes to the list must reach it.
     """
 
     def __init__(self, given: list[AnyMessage]) -> None:
         self.shown = self._given = given
         self._meant: dict[int, AnyMessage] = {}
-        """By the id of a message that is shown, the one that it stands for."""
+        """The original message for the id of each message shown in its place."""
 
     def show(self, message: AnyMessage, instead: AnyMessage) -> None:
-        """Show another message in place of one, in this request alone."""
+        """Show another message in place of one, only in this request."""
         if instead == message:
             return
         if self.shown is self._given:
@@ -106,7 +106,7 @@ class Messages:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Do to the list that was given what is done to the one that is shown, while this lasts."""
+        """Apply changes of the shown list to the given list, at the end of this context."""
         before = [*self.shown]
         try:
             yield
@@ -117,18 +117,19 @@ class Messages:
 
 
 def summary_in(messages: list[AnyMessage]) -> AnyMessage | None:
-    """The summary that a middleware has put in place of messages."""
+    """Return the summary by which a middleware has replaced messages, if any."""
     return next((one for one in messages if one.additional_kwargs.get("lc_source") == "summarization"), None)
 
 
 def reminder_of(
     session: Session, messages: list[AnyMessage], summary: AnyMessage, noted: Recent[object, bool], *, context: bool
 ) -> str:
-    """What is added to a summary: the data that was there when it was made, the same in each request; empty if none was.
+    """Return the text added to a summary: the data present when it was made, the same in each request; empty if there was none.
 
-    A summary may be made anew for each request, without an id: it is known by its words, then.
+    A summary may be made again for each request, without an id, so it is recognised by its text.
 
     Raises:
+        StorageFailure: the database failed.
         StorageFailure: the database failed.
     """
     words = f"{summary.id} {summary.content}".encode("utf-8", "replace")
@@ -158,14 +159,14 @@ def reminder_of(
 
 
 def with_text(message: AnyMessage, text: str) -> AnyMessage:
-    """The message with a text behind what it says."""
+    """Return the message with a text added at its end."""
     if isinstance(message.content, str):
         return message.model_copy(update={"content": f"{message.content}\n\n{text}"})
     return message.model_copy(update={"content": [*message.content, {"type": "text", "text": text}]})
 
 
 def instructed(system: SystemMessage | None, messages: list[AnyMessage]) -> SystemMessage | None:
-    """The system message with what the tools of these messages want the model told, each text once, behind all else."""
+    """Return the system message with the instructions of these messages' tools at its end, each text once."""
     texts = dict.fromkeys(
         str(message.additional_kwargs[INSTRUCTIONS])
         for message in messages

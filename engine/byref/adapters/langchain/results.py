@@ -1,4 +1,4 @@
-"""What a LangChain tool gave: caught before it is written out as text, and put through the session of its conversation."""
+"""Results of LangChain tools: caught before LangChain writes them as text, and passed through the conversation's session."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ except ImportError as error:
     raise missing("byref.adapters.langchain", "langchain", "langchain") from error
 
 INSTRUCTIONS: Final = "byref_instructions"
-"""Where a tool message keeps, in `additional_kwargs`, what its tool wants the model told in the system message."""
+"""Key in a tool message's `additional_kwargs` for the tool's instructions, which belong into the system message."""
 _OVERRIDDEN: Final = ("invoke", "ainvoke", "run", "arun", "_to_args_and_kwargs", "_parse_input")
 _DATA: Final = (Mapping, list, tuple, set, frozenset, bytes, bytearray, memoryview, Iterator)
 _SOUND: Final = ("audio", "video", "input_audio")
-"""Blocks that LangChain takes for data and writes out as JSON."""
+"""Types of blocks that LangChain takes for data and writes as JSON."""
 
 Handled = ToolMessage | Command[Any] | list[ToolMessage | Command[Any]]
 
@@ -43,26 +43,26 @@ class Call:
     conversations: Conversations
     conversation: Name
     session: Session | None
-    """None: the database is away."""
+    """None if the database is away."""
     request: ToolCallRequest
-    """As the model wrote it."""
+    """The call as the model wrote it."""
     arguments: dict[str, Any]
-    """With the data that they refer to."""
+    """The arguments with references resolved."""
     caught: list[Any] = field(default_factory=list)
-    """What the tool returned last."""
+    """The tool's last return value, if any."""
 
     @property
     def ready(self) -> ToolCallRequest:
-        """The request to run: with the data, and with a copy of the tool that tells what it returns."""
+        """The request to run: with resolved arguments, and with a copy of the tool that records what it returns."""
         call: Any = {**self.request.tool_call, "args": self.arguments}
         if self.request.tool is None:
             return self.request.override(tool_call=call)
         return self.request.override(tool_call=call, tool=_overheard(self.request.tool, self.caught))
 
     def read(self, output: Handled) -> Handled:
-        """What the tool gave, with the message that answers its call as the model is to read it; all else is left alone.
+        """Return the tool's output with the message that answers its call as the model is to read it; the rest is unchanged.
 
-        `return_direct` is for the user: such a message stays whole, and is processed when a model is about to read it.
+        With `return_direct` a result is for the user: its message stays whole, and is processed when a model is about to read it.
         """
         tool = self.request.tool
         if tool is not None and tool.return_direct and getattr(output, "status", "") == "success":
@@ -72,7 +72,7 @@ class Call:
         return [self._handled(item) for item in output] if isinstance(output, list) else self._handled(output)
 
     def refused(self, text: str) -> ToolMessage:
-        """The answer to a call whose tool is not run."""
+        """Return the answer to a call whose tool is not run."""
         call = self.request.tool_call
         return self._read_message(ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error"))
 
@@ -106,9 +106,9 @@ class Call:
         return read_message(self.conversations, self.session, message, call["name"], call["args"], raw=raw)
 
     def _raw(self, message: ToolMessage) -> list[Any] | None:
-        """What the tool returned, in a list, where the message is that, written out, and its text is not as good.
+        """Return the tool's return value in a list, if the message is its text and the value says more than the text; else None.
 
-        A middleware in between may have changed the message, and that holds.
+        If a middleware has changed the message, the changed message is used.
         """
         text = message.content
         if not self.caught or not isinstance(text, str):
@@ -120,7 +120,7 @@ class Call:
             return None
         sounds = isinstance(raw, list) and any(isinstance(one, dict) and one.get("type") in _SOUND for one in raw)
         if not sounds and text.startswith(('{"', '[{"', '[["')):
-            return None  # JSON, which says it all: not worth writing it once more to see that it is
+            return None  # JSON says everything: comparing it would cost another dump
         try:
             is_json, same = True, json.dumps(raw, ensure_ascii=False) == text
         except values.RAISED:
@@ -137,9 +137,9 @@ def read_message(
     *,
     raw: list[Any] | None = None,
 ) -> ToolMessage:
-    """Return a tool's message as the model is to read it; `raw` holds what the tool returned, where that says more."""
+    """Return a tool's message as the model is to read it; `raw` holds the tool's return value if that says more."""
     given: Any = message.content
-    if isinstance(given, list):  # LangChain takes a text by itself for a block of text
+    if isinstance(given, list):  # a bare text in a list is a block of text to LangChain
         given = [{"type": "text", "text": item} if isinstance(item, str) else item for item in given]
     result = conversations.process(
         session,
@@ -165,7 +165,7 @@ def read_message(
 
 
 def block_of(block: Any) -> Any:
-    """An image or a document, which byref writes as MCP does, as LangChain's content block."""
+    """Convert an image or a document from MCP's form, which byref writes, to LangChain's content block."""
     match block:
         case {"data": data, "mimeType": kind, "type": "image"}:
             return {"type": "image", "base64": data, "mime_type": kind}
@@ -175,7 +175,7 @@ def block_of(block: Any) -> Any:
 
 
 def _overheard(tool: BaseTool, caught: list[Any]) -> BaseTool:
-    """A copy of a tool that runs the tool itself and keeps what it returned; the tool where it runs in ways of its own."""
+    """Return a copy of a tool that records what it returns; the tool itself if its class runs tools in its own way."""
     if any(not getattr(type(tool), name).__module__.startswith("langchain_core.") for name in _OVERRIDDEN):
         return tool
     run: Callable[..., Any] = tool._run
@@ -196,7 +196,7 @@ def _overheard(tool: BaseTool, caught: list[Any]) -> BaseTool:
         return returned
 
     copy = tool.model_copy()
-    object.__setattr__(copy, "_run", _run)  # no fields of the model
+    object.__setattr__(copy, "_run", _run)  # these are no fields of the pydantic model
     object.__setattr__(copy, "_arun", _arun)
     return copy
 
@@ -204,12 +204,12 @@ def _overheard(tool: BaseTool, caught: list[Any]) -> BaseTool:
 def _words(raw: Any) -> str | None:
     try:
         return str(raw)
-    except values.RAISED:  # it has raised before, then
+    except values.RAISED:  # `str` raised for this value before, too
         return None
 
 
 def _is_data(raw: Any) -> bool:
-    """Whether a value is data that byref reads better than its words are: not what has words of its own for a reader."""
+    """Tell whether byref reads a value better than from its text: it is data, and has no text form of its own."""
     kind: Any = type(raw)
     if issubclass(kind, _DATA) or kind.__module__.partition(".")[0] in ("pandas", "numpy"):
         return True
@@ -221,7 +221,7 @@ def _is_data(raw: Any) -> bool:
 
 
 def _is_as_written(policy: Policy, result: Result, tool: str, raw: Any, text: str) -> bool:
-    """Whether a result stays as LangChain wrote it: what is small by any measure, gives its data twice, and is not shaped."""
+    """Tell whether LangChain's text stays: the result is below the lowest limit, not reshaped, and was not an iterator."""
     shaping, floor = policy.tool(tool), policy.for_tool(tool).min_threshold_bytes
     is_shaped = shaping.mapper is not None or shaping.template is not None
     is_small = result.route == "inline" and len(text.encode("utf-8", "surrogatepass")) < floor
@@ -229,7 +229,7 @@ def _is_as_written(policy: Policy, result: Result, tool: str, raw: Any, text: st
 
 
 def _is_json_of(result: Result, blocks: list[Any]) -> bool:
-    """Whether it is these blocks as JSON: blocks that byref does not know pass as they came, where they pass whole."""
+    """Tell whether a result is these blocks as JSON: blocks of unknown types pass unchanged if they pass whole."""
     try:
         return result.route == "inline" and bool(jsontext.loads(result.text) == blocks)
     except ValueError:

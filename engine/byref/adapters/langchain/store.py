@@ -20,14 +20,14 @@ except ImportError as error:
 class ByrefStore(BaseStore[str, bytes]):
     """LangChain's `BaseStore` of bytes (a `ByteStore`): values under keys, in one byref conversation of the tenant.
 
-    For `CacheBackedEmbeddings`, `create_kv_docstore` and whatever else takes one. The values are artifacts: no model sees
-    them, unless `session` is a conversation's own id. What is set stays until it is overwritten, deleted, or gone with its
-    session or tenant: it has no TTL and no `max_session_bytes`, whatever the policy says. Keys are texts of 1 to 256
-    characters. What is set or deleted at once is so in one transaction; of processes at once the last to commit holds.
+    For `CacheBackedEmbeddings`, `create_kv_docstore` and other users of a store. The values are artifacts that no model sees,
+    unless `session` is the id of a real conversation. A value stays until it is overwritten or deleted, or its session or tenant is
+    deleted: whatever the policy says, it has no TTL and no `max_session_bytes`. Keys are texts of 1 to 256 characters. Each `mset`
+    and `mdelete` is one transaction; of concurrent ones, the last to commit wins.
 
     Raises:
-        ConfigurationError: `engine` is no `byref.Engine`; in `mset`, a value is no bytes.
-        InvalidKeyException: in `mset`, a key is none.
+        ConfigurationError: `engine` is not a `byref.Engine`; in `mset`, a value is not bytes.
+        InvalidKeyException: in `mset`, a key is invalid.
         QuotaExceeded: in `mset`, a value is larger than `max_artifact_bytes`, or the tenant's quota is used up.
         StorageFailure: the database failed.
     """
@@ -43,14 +43,14 @@ class ByrefStore(BaseStore[str, bytes]):
         self._place = Place(check_engine(engine), tenant, session, unbounded(policy or engine.policy))
 
     def mget(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the values of the keys, in their order; None for each that there is none of."""
+        """Return the values of the keys in their order; None for a key without a value."""
         if not keys:
             return []
         found = self._place.read([key for key in keys if _is_key(key)])
         return [found.get(key) for key in keys]
 
     def mset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
-        """Set values, in the place of what is there; of a key that is given twice the last one."""
+        """Set values, replacing old ones; for a key given twice, the last value is used."""
         values: dict[str, bytes] = {}
         for key, value in key_value_pairs:
             if not _is_key(key):
@@ -65,7 +65,7 @@ class ByrefStore(BaseStore[str, bytes]):
             self._place.write(values)
 
     def mdelete(self, keys: Sequence[str]) -> None:
-        """Delete what is under the keys, if anything is."""
+        """Delete the values of the keys, if there are any."""
         names = [key for key in dict.fromkeys(keys) if _is_key(key)]
         if names:
             self._place.remove(names)
