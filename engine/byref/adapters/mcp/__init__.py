@@ -1,7 +1,7 @@
-"""byref as a server of the Model Context Protocol: a session's tools, its artifacts as resources.
+"""byref as a server of the Model Context Protocol: a session's tools, and its artifacts as resources.
 
-`server` makes a low-level server of the official SDK: run it over stdio, or mount its `streamable_http_app()` in an ASGI
-application of your own. `byref mcp` does either.
+`server` makes a low-level server of the official SDK: run it over stdio, or mount its `streamable_http_app()` in your own ASGI
+application. `byref mcp` does both.
 """
 
 from __future__ import annotations
@@ -52,15 +52,16 @@ Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
 
 SESSION_HEADER = "x-byref-session"
-"""Of an HTTP request: the session it is for."""
+"""Header by which an HTTP request names its session."""
 PAGE = 100
-"""Resources of one page of the list."""
+"""Resources on one page of the list."""
 HEARTBEAT_SECONDS = 5.0
-"""Between two notices of progress, for a client that asked for them."""
+"""Seconds between two progress notifications, for a client that asked for them."""
 WORKERS = min(32, (os.cpu_count() or 1) + 4)
-"""Threads of the engine's work, as many as asyncio has; of several tenants none has more than half, and each has one in any case."""
+"""Threads for the engine's work, as many as asyncio's default; of several tenants none may use more than half of them, and each has
+at least one."""
 MAX_LISTENERS = 1024
-"""Streams of notifications that are open at once."""
+"""Streams of notifications open at once."""
 
 INSTRUCTIONS = (
     "Keeps big data outside the conversation. Hand a big output to process_output: it is stored whole, and you get its "
@@ -85,7 +86,7 @@ PROCESS_OUTPUT = types.Tool(
     annotations=types.ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False),
 )
 _WRITES = (INTERPRETER, "store_artifact")
-"""Tools of the session's own that leave something behind."""
+"""The session's own tools that create artifacts."""
 
 
 def server(
@@ -99,13 +100,13 @@ def server(
     name: str = "byref",
     instructions: str | None = INSTRUCTIONS,
 ) -> Server[Any]:
-    """Return an MCP server of the engine's sessions: their tools and `process_output`, their artifacts as resources.
+    """Return an MCP server for the engine's sessions: their tools and `process_output`, and their artifacts as resources.
 
-    `tenant` and `session` are an id, or a function of the request's context that says whose request it is and of which
-    conversation. With `session=None` an HTTP request is for the session that its header `X-Byref-Session` names, else for
-    one of the connection's own (`Mcp-Session-Id`), else for one of the client's name. Nothing of another session is ever
-    found. `model`, `policy` and `tools` are those of `Engine.session`; the server never learns a model's usage, so a policy
-    of its own does well to have `headroom_percentage=1.0`.
+    `tenant` and `session` are ids, or functions of the request's context that return the tenant and the conversation of the
+    request. With `session=None` an HTTP request belongs to the session in its header `X-Byref-Session`, else to one of its
+    connection (`Mcp-Session-Id`), else to one named after the client. Data of other sessions is never found. `model`, `policy` and
+    `tools` are those of `Engine.session`. The server never learns the usage of a model, so set `headroom_percentage=1.0` in a
+    policy of your own.
     """
     settings = {"model": model, "policy": policy, "tools": tools}
     threads = SharedThreads(WORKERS, "byref-mcp", several=callable(tenant))
@@ -113,7 +114,7 @@ def server(
 
 
 def tenant_of_token(context: Context) -> str:
-    """Return the tenant of a request that a bearer token came with: the client id of the token.
+    """Return the tenant of a request with a bearer token: the token's client id.
 
     Raises:
         MCPError: no token was verified.
@@ -126,10 +127,10 @@ def tenant_of_token(context: Context) -> str:
 
 
 class BearerTokens:
-    """Tokens that each stand for a tenant: a verifier for the SDK's `token_verifier=`, to go with `tenant_of_token`.
+    """Tokens that each stand for a tenant: a verifier for the SDK's `token_verifier=`, to be used with `tenant_of_token`.
 
     Raises:
-        ConfigurationError: there is no token, or one is no text that a header can carry.
+        ConfigurationError: there is no token, or a token cannot be sent in a header.
     """
 
     def __init__(self, tenants: Mapping[str, str]) -> None:
@@ -141,11 +142,11 @@ class BearerTokens:
                 isinstance(token, str) and token.isascii() and token.isprintable() and token.strip() == token != ""
             ):
                 raise ConfigurationError(f"a token of tenant {tenant!r} is empty or has what no header can carry")
-        # Looked up by digest, so that the time it takes tells nothing of a token.
+        # Tokens are looked up by their digest, so that the time of the look-up reveals nothing of a token.
         self._tenants = {_digest(token): tenant for token, tenant in tenants.items()}
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return the tenant, as the client of an access token; None if the token is none."""
+        """Return an access token whose client id is the tenant; None if the token is unknown."""
         tenant = self._tenants.get(_digest(token))
         return None if tenant is None else AccessToken(token=token, client_id=tenant, scopes=[])
 
@@ -161,7 +162,7 @@ class _ProcessArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class _Sessions:
-    """Which session a request is for."""
+    """Finds the session of each request."""
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class _Sessions:
         self._engine, self._tenant, self._session, self._settings = engine, tenant, session, settings
 
     def key(self, context: Context) -> Name:
-        """Tenant and id of the request's session."""
+        """Return the tenant and the id of the request's session."""
         try:
             session = _own_session(context) if self._session is None else named(self._session, context)
             return named(self._tenant, context), session
@@ -184,16 +185,16 @@ class _Sessions:
             raise MCPError(types.INVALID_REQUEST, "byref cannot tell whose request this is") from error
 
     def is_named(self, context: Context) -> bool:
-        """Whether the host or the request says which session it is for."""
+        """Tell whether the host or the request names the session."""
         return self._session is not None or names_its_session(context)
 
     def open(self, key: Name) -> Session:
-        """Return the session of that name; a new one is created."""
+        """Return the session with this tenant and id; it is created if need be."""
         tenant, name = key
         return self._engine.session(name, tenant=tenant, **self._settings)
 
     def made_by(self, key: Name, step: int | None) -> list[str]:
-        """Ids of the artifacts that a step of a session made."""
+        """Return the ids of the artifacts that a step of a session made."""
 
         def work(connection: Connection) -> list[str]:
             opened = lifecycle.find_session(connection, *key)
@@ -203,10 +204,10 @@ class _Sessions:
 
 
 def session_named_by(context: Context) -> str | None:
-    """Return the session that an HTTP request names by its header; None if it names none.
+    """Return the session that an HTTP request names in its header; None if it names none.
 
     Raises:
-        MCPError: it names several; which of them counts would depend on every proxy on the way.
+        MCPError: the header is repeated: each proxy on the way could read another one of them.
     """
     found = [] if context.request is None else context.request.headers.getlist(SESSION_HEADER)
     if len(found) > 1:
@@ -215,7 +216,7 @@ def session_named_by(context: Context) -> str | None:
 
 
 def names_its_session(context: Context) -> bool:
-    """Tell whether more than the client's name says which session a request is for, without a connection of its own."""
+    """Tell whether a request without a connection of its own is identified by more than its client's name."""
     return context.request is None or SESSION_HEADER in context.request.headers
 
 
@@ -231,7 +232,7 @@ def _own_session(context: Context) -> str:
 
 
 class _Server(Server[Any]):
-    """The handlers of one server. What they ask of the engine runs on threads, never on the event loop."""
+    """The handlers of one server; work of the engine runs on threads, never on the event loop."""
 
     def __init__(self, sessions: _Sessions, threads: SharedThreads, name: str, instructions: str | None) -> None:
         super().__init__(
@@ -253,12 +254,12 @@ class _Server(Server[Any]):
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *more: Any, **others: Any
     ) -> InitializationOptions:
-        """Say that the list of resources changes, whichever transport asks."""
+        """Declare that the list of resources changes, for every transport."""
         options = notification_options or NotificationOptions(resources_changed=True)
         return super().create_initialization_options(options, *more, **others)
 
     async def _discover(self, context: Context, params: types.RequestParams) -> types.DiscoverResult:
-        """Offer the protocol without connections only where a request says by itself which session it is for."""
+        """Offer the protocol without connections only if the request itself names its session."""
         is_named = self._sessions.is_named(context)
         return types.DiscoverResult(
             supported_versions=list(MODERN_PROTOCOL_VERSIONS if is_named else HANDSHAKE_PROTOCOL_VERSIONS),
@@ -304,7 +305,7 @@ class _Server(Server[Any]):
         reply = session.call(name, arguments)
         ids = self._sessions.made_by(key, reply.step) if name in _WRITES else []
         made = [artifact for id_ in ids if (artifact := session.get_artifact(id_)) is not None]
-        # What is small stands in the reply itself; of images the model sees the very bytes.
+        # Small artifacts are in the reply itself, and of images the model sees the bytes, so only big ones are linked.
         big = [content.link(one) for one in made if one.payload.size >= session.policy.min_threshold_bytes]
         return content.tool_result(reply.content, version=version, is_error=reply.is_error, links=big), bool(made)
 
@@ -347,7 +348,7 @@ class _Server(Server[Any]):
         return await _on_thread(self._threads.of(key[0]), context, work)
 
     async def _notify(self, context: Context, key: Name) -> None:
-        """Notify the client, and whoever else listens to the session, that the list of resources has changed."""
+        """Notify the client, and all other listeners of the session, that the list of resources has changed."""
         await context.session.send_resource_list_changed()
         if key in self._listened:
             await self._listened[key][0].publish(ResourcesListChanged())
@@ -355,7 +356,7 @@ class _Server(Server[Any]):
     async def _listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """A stream of the notifications of one session: nothing is heard of another's."""
+        """Serve a stream with the notifications of one session only."""
         key = self._sessions.key(context)
         if sum(count for _, count in self._listened.values()) >= MAX_LISTENERS:
             raise MCPError(types.INTERNAL_ERROR, f"{MAX_LISTENERS:,} streams are open, no more are taken")
@@ -370,7 +371,7 @@ class _Server(Server[Any]):
 
 
 def definition(tool: Mapping[str, Any]) -> types.Tool:
-    """Return one of the session's own tools, with what clients want to know before they ask their user."""
+    """Return one of the session's own tools, with the annotations by which clients decide whether to ask their user."""
     annotations = types.ToolAnnotations(
         read_only_hint=tool["name"] not in _WRITES, destructive_hint=False, open_world_hint=False
     )
@@ -383,9 +384,9 @@ def definition(tool: Mapping[str, Any]) -> types.Tool:
 
 
 async def _on_thread(executor: Executor, context: Context, work: Callable[[], T]) -> T:
-    """Run work on a thread, and report progress meanwhile to a client that asked for it.
+    """Run work on a thread; meanwhile report progress to a client that asked for it.
 
-    A request that is cancelled returns at once; work that has begun goes on to its end, and is committed or rolled back whole.
+    A cancelled request returns at once; work that has begun goes on to its end, and is committed or rolled back as a whole.
     """
     running = asyncio.get_running_loop().run_in_executor(executor, copy_context().run, _answered, work)
     waited = 0.0
@@ -399,7 +400,7 @@ async def _on_thread(executor: Executor, context: Context, work: Callable[[], T]
 
 
 def _answered(work: Callable[[], T]) -> T:
-    """Return the work's result, or raise an error for the client; details that only the host may know go to the log alone."""
+    """Return the work's result, or raise an error for the client; details that only the host may see go only to the log."""
     try:
         return work()
     except (ToolError, InvalidId, SessionGone) as error:
@@ -407,13 +408,13 @@ def _answered(work: Callable[[], T]) -> T:
     except ArtifactMissing as error:
         logger.exception("byref could not read what a client asked for")
         raise MCPError(types.INTERNAL_ERROR, "the stored data is gone") from error
-    except Exception as error:  # whatever it says may be of the host's own
+    except Exception as error:  # its text may contain details of the host
         logger.exception("byref could not answer a request")
         raise MCPError(types.INTERNAL_ERROR, "byref could not answer; its log says why") from error
 
 
 def own_version() -> str:
-    """Return the version of byref, as servers and clients of the protocol state theirs; empty in a tree that is not installed."""
+    """Return byref's version as MCP peers state theirs; empty if byref is not installed."""
     try:
         return version("byref")
     except PackageNotFoundError:

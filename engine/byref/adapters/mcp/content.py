@@ -1,4 +1,4 @@
-"""What sessions answer, as results and resources of the Model Context Protocol."""
+"""Converts answers of sessions to results and resources of the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ except ImportError as error:
     raise missing("byref.adapters.mcp", "mcp", "mcp") from error
 
 MAX_RESOURCE_BYTES = 3 << 20
-"""Of a resource that is given whole: as base64 still within the 4 MiB that MCP's SDK takes as the body of a request."""
+"""Size of a resource that is sent whole: as base64 it still fits into 4 MiB, the limit of MCP's SDK for a request's body."""
 MAX_LINKS = 20
-"""Artifacts that one result links to."""
+"""Artifacts linked by one result."""
 _NAME_CHARS = 256
 _LINE_DIGITS = 15
 
@@ -37,11 +37,11 @@ JQ = UriTemplate.parse("byref://artifact/{id}/jq{?expression}")
 
 _BLOCKS = ("text", "image", "resource", "audio", "resource_link")
 BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
-"""The protocol version that first knew a type of block; clients of earlier ones refuse a result that has one."""
+"""The first protocol version with each type of block; clients of earlier versions refuse a result that has one."""
 
 
 def uri_of(artifact: Artifact) -> str:
-    """Return the URI under which the artifact's session gives it as a resource."""
+    """Return the URI of an artifact as a resource of its session."""
     return ARTIFACT.expand({"id": artifact.id})
 
 
@@ -50,7 +50,7 @@ def _sendable(value: Any) -> Any:
 
 
 def resource(artifact: Artifact, names: Iterable[str] = ()) -> types.Resource:
-    """Return an artifact as an entry of a list; `names` are the variables that stand for it."""
+    """Return an artifact as an entry of a list; `names` are its variables."""
     return types.Resource(**_described(artifact, names))
 
 
@@ -61,12 +61,12 @@ def resources(session: Session, artifacts: Sequence[Artifact]) -> list[types.Res
 
 
 def link(artifact: Artifact, names: Iterable[str] = ()) -> types.ResourceLink:
-    """Return an artifact as a block of a tool's result; `names` are the variables that stand for it."""
+    """Return an artifact as a block of a tool's result; `names` are its variables."""
     return types.ResourceLink(**_described(artifact, names))
 
 
 def links(result: Result) -> list[types.ResourceLink]:
-    """Return the artifacts that an output became, as blocks of a tool's result."""
+    """Return links to the artifacts of an output, as blocks of a tool's result."""
     names: dict[str, list[str]] = {}
     for variable in result.variables:
         names.setdefault(variable.artifact.id, []).append(variable.name)
@@ -95,8 +95,8 @@ def tool_result(
 ) -> types.CallToolResult:
     """Return what the model reads as a tool's result: content for the model, the envelope for the application.
 
-    `version` is the protocol's of the connection: a client gets no block, and no structured content, that its version
-    does not know.
+    `version` is the protocol version of the connection: a client gets no blocks and no structured content that its version does not
+    know.
     """
     blocks: list[types.ContentBlock] = [_as_block(block, version) for block in rendering.render(content, "mcp")]
     if _knows("resource_link", version):
@@ -106,7 +106,7 @@ def tool_result(
 
 
 def _as_block(block: Mapping[str, Any], version: str) -> types.ContentBlock:
-    """A block as the protocol has it; one that it does not have, or has since another version, as text."""
+    """Return a block in the protocol's form; a block that this protocol version does not know becomes text."""
     clean = _sendable(block)
     try:
         if _knows(clean["type"], version):
@@ -121,7 +121,7 @@ def _knows(kind: str, version: str) -> bool:
 
 
 def templates(session: Session) -> list[types.ResourceTemplate]:
-    """Return the templates that the session's resources have."""
+    """Return the URI templates of the session's resources."""
     found = [
         (ARTIFACT, "artifact", "A stored payload, whole, by its id or name."),
         (LINES, "lines", "Lines of a stored payload, from 1, both included."),
@@ -132,11 +132,11 @@ def templates(session: Session) -> list[types.ResourceTemplate]:
 
 
 def read(session: Session, uri: str) -> types.TextResourceContents | types.BlobResourceContents:
-    """Return the contents of a resource of the session's.
+    """Return the contents of one of the session's resources.
 
     Raises:
-        ToolError: the URI stands for nothing here, or for more than can be given whole; the text says what to do.
-        ArtifactMissing: the bytes are gone.
+        ToolError: there is no such resource, or it is too large to be sent whole; the text says what to do.
+        ArtifactMissing: the stored bytes are gone.
     """
     if (found := ARTIFACT.match(uri)) is not None:
         return _whole(session, uri, _artifact(session, found))

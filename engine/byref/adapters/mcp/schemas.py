@@ -1,4 +1,4 @@
-"""Tools as the model sees them: any argument may be a reference, and the schemas say so."""
+"""Tools as the model sees them: their schemas say that any argument may be a reference."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from byref.references.schemas import compiled
 logger = logging.getLogger("byref")
 
 REFERENCE: Final[Json] = {"type": ["string", "object"], "pattern": "^\\$", "required": ["$var"]}
-"""A string that begins with `$`, or an object with `$var`: each keyword holds for one of the two types."""
+"""A string beginning with `$`, or an object with `$var`: each keyword applies to only one of the two types."""
 SENTENCE: Final = (
     'Any argument may be a reference to stored data instead of a value: "$name", or '
     '{"$var": "name", "jq": "map(.id)"}; it is replaced by the data before the tool runs.'
 )
 OFFLOADED: Final = "byref"
-"""The member of structured content that stands for what is stored."""
+"""The member of structured content that replaces a stored output."""
 _OUTSIDE: Final = ("title", "description", "default", "examples", "deprecated")
-"""Keywords that describe an argument, and stay where clients look for them."""
+"""Keywords that describe an argument; they stay outside of the choice, where clients look for them."""
 _MAX_MENDED = 200
-"""Properties that are looked at one by one."""
+"""Properties of an invalid schema that are checked one by one."""
 _MEND_SECONDS = 2.0
-"""To look at them; those that are left then are not kept."""
+"""Time for these checks; properties not checked by then are dropped."""
 
 
 def sound(tool: Mapping[str, Any]) -> Json:
-    """Return a tool's definition with schemas that are such: what is none would have providers refuse all tools.
+    """Return a tool's definition with valid schemas: because of one invalid schema providers refuse all tools.
 
-    Of an input schema that is none those properties stay that are sound by themselves.
+    Of an invalid input schema, the properties that are valid by themselves are kept.
     """
     shown = dict(tool)
     schema = {**shown["inputSchema"], "type": "object"}
@@ -48,9 +48,9 @@ def sound(tool: Mapping[str, Any]) -> Json:
 
 
 def with_references(tool: Json) -> Json:
-    """Return a sound definition whose arguments may all be references; the rest of it is as it was.
+    """Return a definition with valid schemas in which every argument may be a reference; the rest is unchanged.
 
-    Where the schema cannot say it the description does alone; a tool without arguments is left as it is.
+    If the schema cannot express that, only the description says it. A tool without arguments is unchanged.
     """
     shown = dict(tool)
     schema = tool["inputSchema"]
@@ -66,9 +66,9 @@ def with_references(tool: Json) -> Json:
 
 
 def with_offloading(tool: Json) -> Json:
-    """Return a tool's definition whose output schema holds as well for what stands in place of a stored output.
+    """Return a tool's definition whose output schema also accepts the replacement of a stored output.
 
-    A schema that cannot be put beside another (it refers to places of its own) is left out: clients then check nothing.
+    A schema that cannot become part of a choice, as it refers to places in itself, is left out: clients then check nothing.
     """
     schema = tool.get("outputSchema")
     if schema is None:
@@ -84,7 +84,8 @@ def with_offloading(tool: Json) -> Json:
 
 
 def _beside_reference(schema: object) -> Any:
-    # Clients refuse what goes into a header, whole or a part, in any other form; what takes anything takes a reference.
+    # Clients refuse an argument in any other form if a part of it is repeated in a header. A schema that accepts anything already
+    # accepts a reference.
     if not isinstance(schema, dict) or schema.keys() <= set(_OUTSIDE) or _goes_into_header(schema):
         return schema
     return or_reference(schema, REFERENCE, _OUTSIDE)

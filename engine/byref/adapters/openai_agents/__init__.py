@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK: tools whose big outputs are kept by reference, usage, and a Session in byref's database."""
+"""The OpenAI Agents SDK: tools whose big outputs are passed by reference, usage, and a Session in byref's database."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ __all__ = ["Byref", "ByrefAgent", "ByrefSession", "ModelBlocks", "ModelText"]
 ByContext = str | Callable[[RunContextWrapper[Any]], str]
 
 _MARK: Final = "_byref"
-"""On what invokes a tool that byref already wrapped, or one of its own."""
+"""Attribute that marks the invoking function of a tool that byref has wrapped, or of a tool of its own."""
 
 logger = logging.getLogger("byref")
 
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A call with the data that its arguments refer to."""
+    """A call with its references resolved."""
 
     session: Conversation | None
     """None: the database is away."""
@@ -66,15 +66,15 @@ class _Ready:
 
 
 class Byref(RunHooks[Any]):
-    """byref for the agents of an application: give its `tools` to agents, and itself to runs as their `hooks`.
+    """byref for the agents of an application: give its `tools` to agents, and pass it to runs as `hooks`.
 
-    `session` names the conversation and `tenant` whose it is, or each finds it in the run's context:
-    `session=lambda run: run.context.chat_id`. `policy` and `model` are those of `Engine.session`; without `model` it is
-    the agent's. What tools instruct the model (`Result.instructions`) is a system message at the end of each request, or in
-    the system prompt of a `ByrefAgent`. The usage of each of the model's answers is recorded; that of an agent that a tool of the conversation
-    runs (`agent.as_tool(…, hooks=by)`) is a side call's, which is not the conversation's context.
+    `session` names the conversation and `tenant` its owner; both may be functions of the run's context: `session=lambda run:
+    run.context.chat_id`. `policy` and `model` are those of `Engine.session`; the default model is the agent's. Instructions of
+    tools (`Result.instructions`) become a system message at the end of each request, or are part of the system prompt of a
+    `ByrefAgent`. The usage of each answer of a model is recorded. If a tool of the conversation runs an agent (`agent.as_tool(…,
+    hooks=by)`), that agent's usage is a side call's and not the conversation's context.
 
-    Raises ConfigurationError where `engine` is no `byref.Engine`, and in a run, as the cause of the SDK's UserError:
+    Raises ConfigurationError if `engine` is not a `byref.Engine`, and in a run, as the cause of the SDK's UserError:
         SessionGone: one of byref's tools is called in a conversation that has ended.
         StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
     """
@@ -92,21 +92,21 @@ class Byref(RunHooks[Any]):
         self._session, self._tenant, self._model = session, tenant, model
         self._instructions = Instructions(engine)
         self._heard: Recent[Name, bool] = Recent()
-        """Conversations whose requests have asked for instructions."""
+        """Conversations for which requests have read the instructions."""
         self._guarded: WeakKeyDictionary[ToolContext[Any], _Ready] = WeakKeyDictionary()
 
     def conversation(self, context: RunContextWrapper[Any], agent: object = None) -> Conversation:
-        """Return byref's session of a run; it reads the database, so not on an event loop."""
+        """Return byref's session of a run. This reads the database, so do not call it on an event loop."""
         return self._conversations.open(self._named(context), self._model_of(agent))
 
     def tools(self, *tools: Tool) -> list[Tool]:
-        """Return the tools as an agent takes them, and byref's own behind them.
+        """Return the tools in the form for an agent, followed by byref's own tools.
 
-        Of a function tool (agents as tools included) the schema says that arguments may be references; they are resolved
-        before guardrails of its input, a function `needs_approval` and the tool see them, and the model reads what
-        `Session.process` makes of its output: a `ModelText` or `ModelBlocks`, whose `original` is what it returned. What a
-        hosted program reads, or a tool with `output_json_schema` returns, passes as it is, as do other kinds of tools. What
-        went through this before is not wrapped twice.
+        For function tools (agents as tools included), the schema says that arguments may be references. References are resolved
+        before input guardrails, a `needs_approval` function and the tool see them. The model reads the result of `Session.process`
+        for the output: a `ModelText` or `ModelBlocks`, whose `original` is the tool's return value. Outputs for hosted programs,
+        outputs of tools with `output_json_schema`, and other kinds of tools pass unchanged. A tool that is already wrapped is not
+        wrapped again.
         """
         given = self.wrapped(*tools)
         there = {tool.name for tool in given}
@@ -114,7 +114,7 @@ class Byref(RunHooks[Any]):
         return [*given, *(self._own(definition) for definition in own if definition["name"] not in there)]
 
     def wrapped(self, *tools: Tool, heard: bool = False) -> list[Tool]:
-        """Return the tools as `tools` does, without byref's own; `heard`: those of servers that are heard themselves."""
+        """Wrap tools as `tools` does, without byref's own; `heard`: the tools' servers already record their results."""
         return [self._wrapped(tool, heard) if isinstance(tool, FunctionTool) else tool for tool in tools]
 
     async def on_llm_start(
@@ -124,21 +124,21 @@ class Byref(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        """Tell the model in this request alone what tools instruct it, unless its system prompt says that already."""
+        """Add the tools' instructions to this request only, unless the system prompt already has them."""
         said = system_prompt or ""
         missing = [text for text in await self.instructions(context) if text not in said]
         if missing:
             input_items.append({"role": "system", "content": "\n\n".join(missing)})
 
     async def instructions(self, context: RunContextWrapper[Any]) -> tuple[str, ...]:
-        """Return what the tools of a run's conversation instruct the model, for a system prompt of one's own."""
+        """Return the instructions of the tools in a run's conversation, for a system prompt of your own."""
         name = self._named(context)
         self._heard.put(name, True)
         return await asyncio.to_thread(self._instructions.of, name)
 
     async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
-        """Record the usage of one answer; where that cannot be the run goes on, for the answer is there."""
-        if not told.count(response.usage.requests):  # no provider counted
+        """Record the usage of one answer; if that fails, the run goes on, because the answer is there."""
+        if not told.count(response.usage.requests):  # no provider has counted
             return
         leads = self._named(context) not in callers.get()
 
@@ -227,18 +227,22 @@ class Byref(RunHooks[Any]):
             )
 
     def _approval(self, tool: FunctionTool) -> Callable[[RunContextWrapper[Any], dict[str, Any], str], Awaitable[bool]]:
-        """The tool's question whether a call needs approval, asked of the data."""
+        """Return the tool's `needs_approval`, asked about the resolved arguments."""
 
         async def needs(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
             ready = await asyncio.to_thread(self._ready, tool, context, json.dumps(arguments), call_id)
-            if ready.refusal is not None:  # the model is told; should the data be there by then, it is asked anew
+            if (
+                ready.refusal is not None
+            ):  # the model gets the error; if the data exists when the tool runs, `_asks_anew` asks
                 return False
             return await asks(tool, context, ready.arguments, call_id)
 
         return needs
 
     async def _asks_anew(self, tool: FunctionTool, context: ToolContext[Any], written: str, arguments: str) -> bool:
-        """Whether data needs approval that nobody gave: calls of the same turn may have changed it since the question."""
+        """Tell whether the data needs approval that was not given: other calls of the turn may have changed it since the
+        question.
+        """
         if not callable(tool.needs_approval) or not refers(written):
             return False
         names = (context.qualified_tool_name, context.tool_name)
@@ -247,7 +251,7 @@ class Byref(RunHooks[Any]):
         return await asks(tool, context, arguments, context.tool_call_id)
 
     def _guardrail(self, tool: FunctionTool, guardrail: ToolInputGuardrail[Any]) -> ToolInputGuardrail[Any]:
-        """The guardrail, which sees the data in `context.tool_arguments`; the tool then runs with the same."""
+        """Return the guardrail with resolved arguments in `context.tool_arguments`; the tool then runs with the same ones."""
 
         @functools.wraps(guardrail.guardrail_function)
         async def checked(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
@@ -286,22 +290,22 @@ class Byref(RunHooks[Any]):
 
 @dataclass
 class ByrefAgent(Agent[TContext]):
-    """An agent all of whose function tools go through `Byref.tools`: those given, and those of its MCP servers.
+    """An agent whose function tools all go through `Byref.tools`: the given ones, and those of its MCP servers.
 
-    What a server says is taken in as it says it, structured content included, whatever `use_structured_content` is.
+    A server's results are processed as the server sent them, with structured content, whatever `use_structured_content` is.
     """
 
     byref: Byref | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Wrap the tools; what `clone` is given is wrapped, too."""
+        """Wrap the tools; this also wraps tools given to `clone`."""
         super().__post_init__()  # type: ignore[no-untyped-call]
         if self.byref is None:
             raise ConfigurationError(f"ByrefAgent(name={self.name!r}): expected byref=Byref(engine, …)")
         self.tools = self.byref.tools(*self.tools)
 
     async def get_system_prompt(self, run_context: RunContextWrapper[TContext]) -> str | None:
-        """Return the agent's own system prompt with what tools instruct the model behind it."""
+        """Return the agent's own system prompt, followed by the instructions of tools."""
         prompt = await super().get_system_prompt(run_context)
         if self.byref is None:
             return prompt

@@ -1,4 +1,4 @@
-"""A call of a tool of the OpenAI Agents SDK: what the model is shown of it, and what the SDK asks and hears before byref."""
+"""Calls of tools in the OpenAI Agents SDK: their definitions for the model, approval, and results before the SDK cuts them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ except ImportError as error:
     raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
 
 _MARK: Final = "_byref"
-"""On what calls a server's tools and is heard."""
+"""Attribute that marks a server's `call_tool` that already records results."""
 _overheard_by: ContextVar[list[object] | None] = ContextVar("byref_openai_agents_overheard", default=None)
-"""Where a server's own result of the call that is on is put."""
+"""The list for the server's own result of the current call."""
 
 
 @contextmanager
 def overhearing(overheard: list[object] | None) -> Iterator[list[object] | None]:
-    """Give what a server says while this lasts; None: what is said is for nobody."""
+    """Record the server's result in the list while this lasts; None: record nothing."""
     token = _overheard_by.set(overheard)
     try:
         yield overheard
@@ -37,7 +37,7 @@ def overhearing(overheard: list[object] | None) -> Iterator[list[object] | None]
 
 
 def overhear(server: MCPServer) -> None:
-    """Have a server's results be heard as it gives them: the SDK hands on a part of them."""
+    """Record a server's results as it returns them: the SDK passes on only a part of them."""
     call: Any = server.call_tool
     if getattr(call, _MARK, False):
         return
@@ -67,7 +67,9 @@ def offered(tool: FunctionTool) -> tuple[dict[str, Any], str]:
 
 
 async def asks(tool: FunctionTool, context: RunContextWrapper[Any], arguments: str, call_id: str) -> bool:
-    """Tell whether a call needs approval, as the SDK finds out: what validation would change, a policy cannot judge."""
+    """Tell whether a call needs approval, by the SDK's own rule: always, if validation would change the arguments, as the tool's
+    policy cannot judge them then.
+    """
     prepare = getattr(tool.on_invoke_tool, "prepare_arguments", None)
     prepared = None if prepare is None else prepare(arguments, tool.name)
     if prepared is not None and not prepared.unchanged:
@@ -78,6 +80,6 @@ async def asks(tool: FunctionTool, context: RunContextWrapper[Any], arguments: s
 
 
 def schema_of(tool: FunctionTool) -> dict[str, Any]:
-    """Return the schema to resolve by: a strict one requires what has a default, and the SDK itself does not insist on it."""
+    """Return the schema for resolving references: strict schemas require even arguments with a default; the SDK does not."""
     strict = tool.strict_json_schema
     return {key: value for key, value in tool.params_json_schema.items() if not (strict and key == "required")}

@@ -1,4 +1,4 @@
-"""What a tool of the OpenAI Agents SDK returned, as byref takes it in, and what the model reads, in the SDK's own types."""
+"""Converts the outputs of tools to byref's input, and what the model reads to the SDK's own types."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIELDS: Final = {
 
 
 class ModelText(str):
-    """What the model reads of a tool's output; `original` is what the tool returned. A copy is the text alone."""
+    """The text that the model reads of a tool's output; `original` is the tool's return value. A copy is plain text."""
 
     original: object
 
@@ -33,7 +33,7 @@ class ModelText(str):
 
 
 class ModelBlocks(list[Any]):
-    """What the model reads of an output with images or files; `original` is what the tool returned. A copy is a list."""
+    """The blocks that the model reads of an output with images or files; `original` is the return value. A copy is a list."""
 
     original: object
 
@@ -43,15 +43,15 @@ class ModelBlocks(list[Any]):
 
 
 def content(read: Result | ToolReply, call_id: str, original: object = None) -> ModelText | ModelBlocks:
-    """Return what the model reads, in the SDK's own types."""
+    """Return what the model reads in the SDK's own types."""
     body: str | Sequence[dict[str, Any]] = read.message("openai-responses", call_id)["output"]
     return _made(body if isinstance(body, str) else [_block(block) for block in body], original)
 
 
 def as_output(output: object) -> object:
-    """Return an output as byref reads it: the SDK's own kinds, alone or in a list, as blocks; all else as it is.
+    """Return an output in the form that byref reads: the SDK's own kinds, alone or in a list, as blocks; others unchanged.
 
-    Texts alone, as the SDK makes of what an MCP server gave, are content as MCP has it.
+    If all are texts, as the SDK makes them of an MCP server's result, they become content in MCP's form.
     """
     kinds = _kinds(output)
     if kinds and all(isinstance(one, ToolOutputText) for one in kinds):
@@ -66,7 +66,7 @@ def _made(body: str | list[Any], original: object) -> ModelText | ModelBlocks:
 
 
 def _kinds(output: object) -> list[ValidToolOutputPydanticModels]:
-    """The SDK's own kinds of output; none where anything in it is data."""
+    """Return an output's items as the SDK's own kinds; none if any item is data."""
     try:
         return [_own_kind(item) for item in (output if isinstance(output, list | tuple) else [output])]
     except ValidationError:
@@ -74,7 +74,7 @@ def _kinds(output: object) -> list[ValidToolOutputPydanticModels]:
 
 
 def _own_kind(item: object) -> ValidToolOutputPydanticModels:
-    """An item as the SDK takes it: a dict that does not say its type, or has other fields, is data."""
+    """Return an item as the SDK's own kind; a dict without its type, or with other fields, is data and raises."""
     said = item
     if isinstance(item, dict):
         kind = item.get("type")

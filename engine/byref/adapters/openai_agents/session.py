@@ -24,24 +24,24 @@ except ImportError as error:
 T = TypeVar("T")
 
 CHAT = "openai_agents"
-"""The list of a session that its items are kept in."""
+"""The list of a session that holds the items."""
 
 logger = logging.getLogger("byref")
 
 
 class ByrefSession(sdk.SessionABC):
-    """A conversation's items in byref's database, gone with `Engine.delete_session` of the same id and tenant.
+    """A conversation's items in byref's database; `Engine.delete_session` of the same id and tenant deletes them.
 
-    `session_settings` is the SDK's. Any number of processes may use a session at once; what is cancelled while it writes
-    ends before its caller goes on. A row that is no item (somebody wrote to the database) is logged and left out.
+    `session_settings` is the SDK's. Any number of processes may use a session at once. If a writing call is cancelled, the write
+    ends before its caller goes on. A row that is not an item, because somebody else wrote it, is logged and left out.
 
-    The SDK's `OpenAIResponsesCompactionSession` may be put around it: what it compacts is exchanged in one transaction, the
-    items before it stay, and the conversation's ledger has a compaction.
+    The SDK's `OpenAIResponsesCompactionSession` may wrap it: the compacted items are replaced in one transaction, earlier items
+    stay, and the conversation's ledger gets a compaction.
 
     Raises:
-        ConfigurationError: `engine` is no `byref.Engine`.
-        InvalidId: the id or tenant cannot be kept as it is.
-        SessionGone: something is added, and `Session.end` was called.
+        ConfigurationError: `engine` is not a `byref.Engine`.
+        InvalidId: the id or tenant cannot be stored unchanged.
+        SessionGone: items are added after `Session.end`.
         StorageFailure: the database failed.
     """
 
@@ -61,7 +61,7 @@ class ByrefSession(sdk.SessionABC):
         self._items = Items(engine, session_id, tenant)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the last `limit` items in their order; None: those that the settings say, or all."""
+        """Return the last `limit` items in their order; None: as many as the settings say, or all."""
         most = resolve_session_limit(limit, self.session_settings)
         return await asyncio.to_thread(self._last, None if most is None or most < 0 else most)
 
@@ -80,8 +80,10 @@ class ByrefSession(sdk.SessionABC):
         await _ended(lambda: self._items.clear(CHAT))
 
     async def _get_compaction_snapshot(self, limit: int) -> Any:
-        """Give the SDK's compaction the last `limit` items and the exchange of the last of them; None: as it does otherwise."""
-        snapshot = getattr(sdk, "_CompactionSnapshot", None)  # of the SDK's own stores, and not public
+        """Return the last `limit` items and a function that replaces their end, for the SDK's compaction; None: the SDK's
+        default.
+        """
+        snapshot = getattr(sdk, "_CompactionSnapshot", None)  # private in the SDK, which uses it for its own stores
         if snapshot is None or self._keeps_otherwise():
             return None
         stored = await asyncio.to_thread(self._items.last, CHAT, limit + 1)
@@ -96,13 +98,13 @@ class ByrefSession(sdk.SessionABC):
         return snapshot([item for _, item in rows], len(stored) <= limit, replace_suffix)
 
     async def _atomic_replace_items(self, items: list[TResponseInputItem]) -> bool:
-        """Put items in place of all, for the SDK's compaction; False: it is to clear and to add."""
+        """Replace all items, for the SDK's compaction; return False if it must clear and add instead."""
         if self._keeps_otherwise():
             return False
         return await _ended(lambda: self._exchanged(self._items.last(CHAT), items))
 
     def _keeps_otherwise(self) -> bool:
-        """Whether a class of a host's keeps items in another form: they are read and written by its methods alone."""
+        """Tell whether a host's subclass stores items in another form: then only its own methods may read and write them."""
         own = ("get_items", "add_items", "pop_item", "clear_session")
         return any(getattr(type(self), name) is not getattr(ByrefSession, name) for name in own)
 
@@ -149,7 +151,7 @@ def _texts(items: list[TResponseInputItem]) -> list[str]:
 
 
 async def _ended(work: Callable[[], T]) -> T:
-    """Run work on a thread to its end, even if its caller is cancelled meanwhile."""
+    """Run work on a thread to its end, even if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)

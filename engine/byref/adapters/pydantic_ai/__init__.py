@@ -1,4 +1,4 @@
-"""Pydantic AI: a capability that keeps the big outputs of an agent's tools by reference, and records its usage."""
+"""Pydantic AI: a capability that passes the big outputs of an agent's tools by reference, and records its usage."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ logger = logging.getLogger("byref")
 ByContext = str | Callable[[RunContext[Any]], str]
 RawArguments = str | dict[str, Any]
 _OWN = {"byref": True}
-"""The metadata of byref's own tools: they may be called by other names, with a prefix."""
+"""The metadata of byref's own tools, which recognises them even if a prefix changes their names."""
 _SCHEMA = "byref_schema"
-"""In a tool's metadata: the schema of its arguments, where the model is shown another."""
+"""Key in a tool's metadata for the original schema of its arguments, if the model is shown another."""
 
 
 @dataclass
@@ -50,16 +50,16 @@ class Byref(AbstractCapability[AgentDepsT]):
     """byref for an agent, as one of its `capabilities`.
 
     The model is shown that any argument of a function tool may be a reference, and arguments are resolved before they are
-    validated; the model reads what `Session.process` makes of what a tool returned; byref's own tools are offered beside;
-    the usage of each answer is recorded. The message history has the arguments as the model wrote them and the outputs as
-    it read them; the metadata of a `ToolReturn` is left alone.
+    validated. The model reads the result of `Session.process` for each tool output, and is offered byref's own tools. The usage of
+    each answer is recorded. The message history has arguments as the model wrote them and outputs as it read them; the metadata of
+    a `ToolReturn` is unchanged.
 
-    `session` names the conversation; without it that is the run's `conversation_id`, which a `message_history` may name as
-    well as the host: `tenant` says whose it is, and without either a warning says that nothing does. Both may be found in
-    the run's context: `tenant=lambda ctx: ctx.deps.customer`. `policy` and `model` are those of `Engine.session`; without
-    `model` it is the name of the run's.
+    `session` names the conversation; the default is the run's `conversation_id`, which may come from the host or from a
+    `message_history`. `tenant` says who owns it; with neither, a warning says that nothing separates conversations of different
+    users. Both may be functions of the run's context: `tenant=lambda ctx: ctx.deps.customer`. `policy` and `model` are those of
+    `Engine.session`; the default model is the run's.
 
-    Raises ConfigurationError where `engine` is no `byref.Engine`, and during a run:
+    Raises ConfigurationError if `engine` is not a `byref.Engine`, and during a run:
         StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
     """
 
@@ -74,11 +74,11 @@ class Byref(AbstractCapability[AgentDepsT]):
     _is_warned: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """See that the engine is one."""
+        """Check that the engine is one."""
         self._conversations = Conversations(self.engine, self.policy)
 
     def conversation(self, ctx: RunContext[Any]) -> Session:
-        """Return byref's session of a run; it reads the database, so not on an event loop.
+        """Return byref's session of a run. This reads the database, so do not call it on an event loop.
 
         Raises:
             StorageFailure: the database is away.
@@ -86,7 +86,7 @@ class Byref(AbstractCapability[AgentDepsT]):
         return self._conversations.open(*self._named(ctx))
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> Byref[AgentDepsT]:
-        """Return an instance of the run's own, for the instructions that its tools give."""
+        """Return an instance for one run, which collects the instructions of its tools."""
         if self.tenant is None and self.session is None and not self._is_warned:
             self._is_warned = True
             logger.warning(
@@ -103,17 +103,17 @@ class Byref(AbstractCapability[AgentDepsT]):
         return _Tools(self)
 
     def get_instructions(self) -> Callable[[RunContext[AgentDepsT]], str | None]:
-        """Return what tools that may instruct the model have said: see `Policy.trusted_instructions`."""
+        """Return the instructions of tools that `Policy.trusted_instructions` names."""
         return lambda _: "\n\n".join(self._instructions) or None
 
     async def prepare_tools(self, ctx: RunContext[AgentDepsT], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
-        """Show the model that any argument of a host's tool may be a reference; what is not said to be strict is not."""
+        """Show the model that any argument of a host's tool may be a reference."""
         return [tool_def if _is_own(tool_def) else _shown(tool_def) for tool_def in tool_defs]
 
     async def before_tool_validate(
         self, ctx: RunContext[AgentDepsT], *, call: ToolCallPart, tool_def: ToolDefinition, args: RawArguments
     ) -> RawArguments:
-        """Resolve references; a mistake in one fails the call, and its text is for the model."""
+        """Resolve references; a mistake in one fails the call with a text for the model."""
         if _is_own(tool_def):
             return args
         return await asyncio.to_thread(self._resolved, ctx, call, tool_def, args)
@@ -127,7 +127,7 @@ class Byref(AbstractCapability[AgentDepsT]):
         args: dict[str, Any],
         handler: Callable[[dict[str, Any]], Awaitable[Any]],
     ) -> Any:
-        """Run a tool, marked as one of this conversation: an agent that it runs does not speak for the context."""
+        """Run a tool, marked as one of this conversation: the usage of an agent that it runs is not the context."""
         with running(self._named(ctx)[0]):
             return await handler(args)
 
@@ -140,13 +140,13 @@ class Byref(AbstractCapability[AgentDepsT]):
         args: dict[str, Any],
         result: Any,
     ) -> Any:
-        """Put in place of a big result what the model is to read."""
+        """Replace a big result by what the model is to read."""
         return result if _is_own(tool_def) else await asyncio.to_thread(self._processed, ctx, call, result)
 
     async def before_output_validate(
         self, ctx: RunContext[AgentDepsT], *, output_context: OutputContext, output: RawArguments
     ) -> RawArguments:
-        """Resolve references in the arguments of an output tool; a mistake in one is for the model to mend."""
+        """Resolve references in the arguments of an output tool; if one fails, the model must correct it."""
         call, tool_def = output_context.tool_call, output_context.tool_def
         if call is None or tool_def is None or ctx.partial_output:
             return output
@@ -158,13 +158,13 @@ class Byref(AbstractCapability[AgentDepsT]):
     async def after_model_request(
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        """Record the usage of one answer; where the database is away the run goes on."""
+        """Record the usage of one answer; if the database is away, the run goes on."""
         if response.usage.has_values():
             await asyncio.to_thread(self._record, ctx, response)
         return response
 
     def _named(self, ctx: RunContext[Any]) -> tuple[Name, str | None]:
-        """The conversation of a run, and the model that it is opened for."""
+        """Return the conversation of a run, and the name of its model."""
         name = named(self.session or ctx.conversation_id or ctx.run_id or "", ctx)
         tenant = NOBODY if self.tenant is None else named(self.tenant, ctx)
         return (tenant, name), self.model or told.text(ctx.model.model_name)
@@ -213,7 +213,7 @@ class Byref(AbstractCapability[AgentDepsT]):
         return replace(result, return_value=read(result.return_value), content=content)
 
     def _read(self, session: Session | None, call: ToolCallPart, value: Any) -> Any:
-        """What the model reads of a value: of one that passes whole, plain data where it was some."""
+        """Return what the model reads of a value; if data passes whole, it is returned as data."""
         items = list(value) if isinstance(value, list | tuple) else [value]
         files = [item for item in items if is_multi_modal_content(item)]
         kept = [item for item in files if not isinstance(item, BinaryContent)]
@@ -233,7 +233,7 @@ class Byref(AbstractCapability[AgentDepsT]):
             return [content, *kept] if kept else content
         same = {item.data: item for item in files if isinstance(item, BinaryContent)}
         made: list[Any] = [_content(item, same) for item in content]
-        if len(made) == len(own):  # each where it was
+        if len(made) == len(own):  # the files can be told from the rest, so each stays in its place
             left = iter(made)
             made = [item if any(item is one for one in kept) else next(left) for item in items]
         else:
@@ -243,7 +243,7 @@ class Byref(AbstractCapability[AgentDepsT]):
 
 @dataclass
 class _Tools(AbstractToolset[AgentDepsT]):
-    """byref's own tools, as the session has them."""
+    """byref's own tools, as the session offers them."""
 
     by: Byref[AgentDepsT]
 
@@ -253,7 +253,7 @@ class _Tools(AbstractToolset[AgentDepsT]):
 
     @property
     def label(self) -> str:
-        """Named in the error where the agent has a tool of the same name."""
+        """The text that names this toolset in the error for two tools of one name."""
         return "byref (whose tools get a prefix by capabilities=[Byref(engine).prefix_tools('data')])"
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
@@ -294,7 +294,7 @@ def _is_own(tool_def: ToolDefinition) -> bool:
 
 
 def _shown(tool_def: ToolDefinition) -> ToolDefinition:
-    """A tool as the model is shown it. OpenAI's strict mode would leave no room for a reference that has a jq program."""
+    """Return a tool as the model is shown it, not strict by default: OpenAI's strict mode has no place for jq references."""
     written = tool_def.parameters_json_schema
     schema = with_references(written)
     if schema is None:
@@ -315,14 +315,14 @@ def _data(text: str) -> Any:
 
 
 def _block(item: Any) -> dict[str, Any]:
-    """A part of a result that has files, as a block that byref reads."""
+    """Return a part of a result that has files as a block that byref reads."""
     if not isinstance(item, BinaryContent):
         return {"type": "text", "text": to_block(item).text}
     return formats.write(Media("image" if item.is_image else "document", item.media_type, item.data))
 
 
 def _content(item: Any, same: Mapping[bytes, BinaryContent]) -> str | BinaryContent:
-    """A block as Pydantic AI has it: the very file that the tool returned, where it is that."""
+    """Return a block in Pydantic AI's form; a file of the tool's is returned as the same object."""
     block = formats.one(item).block
     if isinstance(block, Media):
         return same.get(block.data) or BinaryContent(data=block.data, media_type=block.content_type)

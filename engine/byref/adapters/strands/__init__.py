@@ -1,4 +1,4 @@
-"""byref as a Strands plugin: what an agent's tools return goes through the session of its conversation."""
+"""byref as a Strands plugin: the results of an agent's tools pass through the session of its conversation."""
 
 from __future__ import annotations
 
@@ -54,30 +54,31 @@ __all__ = ["ByrefOffloadStorage", "ByrefPlugin", "ByrefStorage", "ByrefTool"]
 logger = logging.getLogger("byref")
 
 STATE: Final = "byref"
-"""In an agent's state: its session, if that has no other name, and what its system prompt says besides."""
+"""Key in an agent's state for its session's id, if it has no other, and for additions to its system prompt."""
 MOST_INSTRUCTIONS: Final = 20
-"""Of tools, in the system prompt; the newest stay."""
+"""Instructions of tools in the system prompt; the newest are kept."""
 MOST_DIRECT: Final = 100
-"""Direct calls of one agent that are remembered until their results are put into the conversation; not all are."""
+"""Direct calls of one agent that are remembered until their results become messages; some never do."""
 
 
 class ByrefPlugin(Plugin, MultiAgentPlugin):
     """`Agent(plugins=[ByrefPlugin(engine)])`: results are gated, references resolved, usage recorded, byref's tools offered.
 
-    One plugin serves any number of agents. The conversation is `session`, a fixed id or a function of the agent; without
-    it that of the Swarm or Graph that has this plugin too, which its agents share; else the session manager's id
-    (`id/agent_id` for an agent with an id of its own); else an id that no other agent has, kept in its `state`. `tenant` may
-    be a function of the agent, too: of its `state`, say. `model` and `context_window` are those of the agent's model if not
-    given. `policy` and `tools` are as `Engine.session` takes them.
+    One plugin serves any number of agents. `session`, an id or a function of the agent, names the conversation. Without it, the
+    conversation is that of the Swarm or Graph that has this plugin, which its agents share; else the session manager's id
+    (`id/agent_id` for an agent with an id of its own); else an id that only this agent has, kept in its `state`. `tenant` may be a
+    function of the agent too, e.g. of its `state`. The defaults of `model` and `context_window` are those of the agent's model.
+    `policy` and `tools` are those of `Engine.session`.
 
-    References are resolved after all hooks on `BeforeToolCallEvent`, and results gated at `order` among those on
-    `AfterToolCallEvent`, last by default: other plugins see the call as the model wrote it and the result as the tool gave it.
+    References are resolved after all hooks on `BeforeToolCallEvent`. Results are gated at `order` among the hooks on
+    `AfterToolCallEvent`, by default as the last: other plugins see the call as the model wrote it and the result as the tool gave
+    it.
 
-    What tools instruct the model to show, and after a compaction what data is still there, is added to the system prompt
-    of each request; `agent.system_prompt` stays as it is.
+    Instructions of tools, and after a compaction a reminder of the data that is still there, are added to the system prompt of each
+    request; `agent.system_prompt` does not change.
 
     Raises:
-        ConfigurationError: no `Engine` is given; or, where an agent is made, it has a tool with a name of byref's.
+        ConfigurationError: `engine` is not an `Engine`; or, when an agent is made, it has a tool with the name of one of byref's.
     """
 
     name = "byref"
@@ -104,7 +105,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         super().__init__()
 
     def init_agent(self, agent: Agent) -> None:
-        """Offer byref's tools to an agent and listen to it; nothing is read or written yet."""
+        """Offer byref's tools to an agent and register hooks; nothing is read or written yet."""
         registry = agent.tool_registry
         taken = {name.replace("-", "_"): name for name in [*registry.registry, *registry.dynamic_tools]}
         for spec in self._specs:
@@ -113,7 +114,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
                     f"the agent has a tool {taken[spec['name']]!r}, and byref one of that name: rename it, "
                     "or leave byref's out by ByrefPlugin(tools=[…])"
                 )
-        # Strands' own id of an agent is 32 random bits: two of a thousand conversations could be one.
+        # Strands' own id of an agent has 32 random bits, with which two conversations would sooner or later get the same id.
         self._minted[agent] = f"{agent.session_id}-{uuid.uuid4().hex}"
         self._direct[agent] = deque(maxlen=MOST_DIRECT)
         registry.process_tools([ByrefTool(self._answer, spec) for spec in self._specs])
@@ -125,17 +126,17 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         agent.add_middleware(InvokeModelStage.Input, _with_state)
 
     def init_multi_agent(self, orchestrator: MultiAgentBase) -> None:
-        """Let the agents of a Swarm or a Graph share one conversation: the session manager's, or one of its own."""
+        """Let the agents of a Swarm or a Graph share one conversation: the session manager's, or a new one."""
         manager = getattr(orchestrator, "session_manager", None)
         shared = notes.text(getattr(manager, "session_id", None)) or f"{orchestrator.id}-{uuid.uuid4().hex}"
 
-        def share(event: MultiAgentInitializedEvent) -> None:  # a Swarm has no nodes before
+        def share(event: MultiAgentInitializedEvent) -> None:  # a Swarm has no nodes before this event
             self._shared.update(dict.fromkeys(_agents_of(event.source), shared))
 
         orchestrator.add_hook(share, MultiAgentInitializedEvent)
 
     def session(self, agent: Agent) -> Session:
-        """Return the session of an agent's conversation, opened or created; reads the database.
+        """Return the session of an agent's conversation, opened or created; this reads the database.
 
         Raises:
             StorageFailure: the database failed, and this plugin had not opened the session before.
@@ -156,7 +157,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
     async def _execute(
         self, context: ExecuteToolContext, next_fn: Callable[[ExecuteToolContext], AsyncGenerator[Any, None]]
     ) -> AsyncGenerator[Any, None]:
-        """Run a tool on data in place of references; a reference that does not hold is the tool's error."""
+        """Run a tool with references replaced by data; a reference that fails becomes the tool's error."""
         agent: Any = context.agent
         tool, use = context.tool, context.tool_use
         if isinstance(tool, ByrefTool):
@@ -191,11 +192,11 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
                 yield event
 
     async def _process(self, event: AfterToolCallEvent) -> None:
-        """Let the model read of a tool's result what the session says of it."""
+        """Replace a tool's result by what the model is to read."""
         use, tool = event.tool_use, event.selected_tool
         if isinstance(tool, ByrefTool) or event.retry:
             return
-        if getattr(tool, "delegate", False):  # its result is the agent's answer: a user reads it
+        if getattr(tool, "delegate", False):  # its result is the answer to the user
             return
         if is_direct(event.invocation_state):
             self._pin(event.agent)
@@ -204,9 +205,9 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         event.result = await self._read(event.agent, event.result, use["name"], use["input"])
 
     async def _process_direct(self, event: MessageAddedEvent) -> None:
-        """Do the same with the result of a direct call, `agent.tool.…()`, once it is put into the conversation.
+        """Replace the result of a direct call, `agent.tool.…()`, when it becomes a message of the conversation.
 
-        The program that called has the data itself.
+        The program that made the call gets the data itself.
         """
         agent = event.agent
         for block in event.message["content"]:
@@ -240,7 +241,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         return read
 
     async def _record_usage(self, event: AfterModelCallEvent) -> None:
-        """Record what the provider counted of a request; the answer is paid for, and is not lost if that fails."""
+        """Record the usage of a request; a failure is only logged, so that the paid answer is not lost."""
         if event.stop_response is None:
             return
         usage = notes.member(event.stop_response.message.get("metadata"), "usage")
@@ -256,7 +257,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
             logger.warning("byref could not record usage", exc_info=True)
 
     async def _note_compaction(self, event: BeforeModelCallEvent) -> None:
-        """Tell the session, and the model by a reminder, that the conversation manager has removed messages."""
+        """Tell the session, and by a reminder the model, that the conversation manager has removed messages."""
         agent = event.agent
         self._pin(agent)
         removed = notes.count(getattr(getattr(agent, "conversation_manager", None), "removed_message_count", None))
@@ -278,7 +279,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
             agent.state.set(STATE, {**_state(agent), "removed": removed, "reminder": reminder})
 
     def _leads(self, agent: Agent) -> bool:
-        """Whether an agent speaks for its conversation's context: not while it is run by a tool of it."""
+        """Tell whether an agent's usage is its conversation's context: not while a tool of the conversation runs the agent."""
         return self._name(agent) not in callers.get()
 
     def _name(self, agent: Agent) -> Name:
@@ -295,13 +296,13 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         return joined(managed) if agent.agent_id == "default" else joined(managed, agent.agent_id)
 
     def _pin(self, agent: Agent) -> None:
-        """Keep an id that only this plugin knows in the agent's state, which snapshots take along."""
+        """Store an id that only this plugin knows in the agent's state, which is part of snapshots."""
         if self._session_id(agent) == self._minted[agent] and "session" not in (state := _state(agent)):
             agent.state.set(STATE, {**state, "session": self._minted[agent]})
 
 
 def _agents_of(orchestrator: Any) -> Iterator[Agent]:
-    """The agents of a Swarm or a Graph, and of those within it."""
+    """Yield the agents of a Swarm or a Graph, nested ones included."""
     for node in getattr(orchestrator, "nodes", {}).values():
         executor = node.executor
         if isinstance(executor, MultiAgentBase):
@@ -311,7 +312,7 @@ def _agents_of(orchestrator: Any) -> Iterator[Agent]:
 
 
 async def _tokens(agent: Any) -> int:
-    """What the conversation has now, as its model counts; a model's own counting may be a request, and fail."""
+    """Return the conversation's tokens by the model's own count; that may be a request and fail, then they are estimated."""
     try:
         return int(await agent.model.count_tokens(agent.messages, system_prompt=agent.system_prompt))
     except Exception:
@@ -327,7 +328,7 @@ def _state(agent: Any) -> dict[str, Any]:
 def _with_state(context: InvokeModelContext) -> InvokeModelContext:
     """Add instructions and the reminder to a request's system prompt.
 
-    They stand behind the host's own text, which prompt caches hold.
+    They come after the host's own text, so that prompt caches still hold that.
     """
     state = _state(context.agent)
     added = "\n\n".join(filter(None, [*state.get("instructions", []), state.get("reminder")]))

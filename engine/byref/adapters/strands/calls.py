@@ -1,4 +1,4 @@
-"""Calls of tools in Strands' agents: byref's own tools, schemas to resolve references by, and what a function returned."""
+"""Calls of tools in Strands' agents: byref's own tools, schemas for resolving references, and functions' return values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class ByrefTool(AgentTool):
-    """One of byref's tools, for the agent that calls it."""
+    """One of byref's tools, which works in the conversation of the agent that calls it."""
 
     def __init__(self, answer: Callable[[Agent, ToolUse], ToolReply], spec: Mapping[str, Any]) -> None:
         super().__init__()
@@ -46,32 +46,32 @@ class ByrefTool(AgentTool):
 
     @property
     def tool_type(self) -> str:
-        """What kind of tool it is to Strands."""
+        """The kind of tool, in Strands' terms."""
         return "byref"
 
     async def stream(self, tool_use: ToolUse, invocation_state: dict[str, Any], **kwargs: Any) -> ToolGenerator:
-        """Answer a call; a mistake of the model's is an error result."""
+        """Answer a call; a mistake of the model becomes an error result."""
         reply = await asyncio.to_thread(self._answer, invocation_state["agent"], tool_use)
         status: ToolResultStatus = "error" if reply.is_error else "success"
         yield ToolResultEvent({"toolUseId": tool_use["toolUseId"], "status": status, "content": content_of(reply)})
 
 
 def is_direct(invocation_state: Mapping[str, Any]) -> bool:
-    """Whether a program called the tool, by `agent.tool.…()`: it gives data, and gets data."""
+    """Tell whether a program called the tool, by `agent.tool.…()`: it passes data and gets data."""
     return "agent" in invocation_state and "event_loop_cycle_id" not in invocation_state
 
 
 def schema_for(given: Mapping[str, Any], tool: AgentTool | None) -> dict[str, Any]:
-    """Return the schema of a tool's input, which requires nothing that is given as null.
+    """Return the schema of a tool's input without requiring arguments that are given as null.
 
-    Strands takes null out of the schemas of optional parameters, and lets it pass all the same.
+    Strands removes null from the schemas of optional parameters, but accepts it.
     """
     schema = {} if tool is None else tool.tool_spec.get("inputSchema", {}).get("json", {})
     return {**schema, "required": [key for key in schema.get("required", []) if given.get(key, "") is not None]}
 
 
 def noting(tool: AgentTool | None) -> AgentTool | None:
-    """Return a tool whose result knows what its function returned: of what has no JSON form Strands writes `str`."""
+    """Return a tool whose results keep the function's return value: Strands writes `str` of values without a JSON form."""
     if not isinstance(tool, DecoratedFunctionTool) or not hasattr(tool, "_wrap_tool_result"):
         return tool
     written, noted = tool._wrap_tool_result, copy.copy(tool)
@@ -88,9 +88,9 @@ def noting(tool: AgentTool | None) -> AgentTool | None:
 
 
 async def calling(name: Name, events: AsyncGenerator[_T, None]) -> AsyncGenerator[_T, None]:
-    """Yield the events of a tool of a conversation, which is marked as running only while it works.
+    """Yield the events of a conversation's tool, which is marked as running only while it works.
 
-    Whoever listens to the events is not within the tool.
+    The code that consumes the events is not part of the tool.
     """
     while True:
         with running(name):

@@ -1,4 +1,4 @@
-"""Tool results and usage as Strands writes them."""
+"""Converts tool results and usage from and to Strands' form."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _DOCUMENTS: Final = frozenset({"pdf", "csv", "doc", "docx", "xls", "xlsx", "html
 
 
 _BESIDE: Final = ("structuredContent", "metadata")
-"""What Strands adds to the result of an MCP tool for programs; no model reads it."""
+"""Members that Strands adds to the result of an MCP tool for programs; no model reads them."""
 
 
 class Made(dict[str, Any]):
-    """A tool result that Strands has made of a value of Python."""
+    """A tool result that Strands made of a Python value."""
 
     def __init__(self, result: Mapping[str, Any], value: object) -> None:
         super().__init__(result)
@@ -38,7 +38,7 @@ class Made(dict[str, Any]):
 
     @property
     def is_lossy(self) -> bool:
-        """Whether its text, which no one has changed since, is not the value's JSON."""
+        """Whether the text, unchanged since, is not the value's JSON."""
         content = self["content"]
         if len(content) != 1 or content[0].get("text") is not self.text:
             return False
@@ -50,9 +50,9 @@ class Made(dict[str, Any]):
 
 
 def output_of(result: Mapping[str, Any]) -> Any:
-    """Return what a tool has given: the value itself where Strands could not write it, else its content as MCP or Strands has it.
+    """Return a tool's output: the value itself if Strands could not write it as JSON, else the content in MCP's or Strands' form.
 
-    MCP's structured content is the data, and blocks that only say the same element by element are left out.
+    MCP's structured content is the data; blocks that only repeat it element by element are left out.
     """
     if isinstance(result, Made) and result.is_lossy:
         return result.value
@@ -71,34 +71,34 @@ def output_of(result: Mapping[str, Any]) -> Any:
 
 
 def is_as_it_came(read: Result, policy: Policy) -> bool:
-    """Tell whether the model reads all of a result, and nothing else."""
+    """Tell whether the model reads exactly the result."""
     own = policy.tool(read.tool)
     is_reshaped = own.mapper is not None or own.template is not None or read.instructions is not None
     return read.route.passes_whole and not is_reshaped
 
 
 def as_it_came(result: Mapping[str, Any]) -> ToolResult:
-    """Return a tool result as it came, in text that every API takes."""
+    """Return a tool result unchanged, except for text that some API would refuse."""
     return cast(ToolResult, {**result, "content": sendable(result["content"])})
 
 
 def replied(result: Mapping[str, Any], read: Result) -> ToolResult:
-    """Return a tool result with what the model reads in it, without what is stored."""
+    """Return a tool result with the content that the model reads, without the members for programs."""
     kept = {key: value for key, value in result.items() if key not in _BESIDE}
     return cast(ToolResult, {**kept, "content": content_of(read)})
 
 
 def content_of(read: Result | ToolReply) -> list[ToolResultContent]:
-    """Return what the model reads as Strands' content: blocks in its form as they came, images and documents written in it."""
+    """Return what the model reads as Strands' content: its own blocks unchanged, images and documents in its form."""
     if isinstance(read.content, str):
         return [{"text": sendable(read.content)}]
     return [_block(item) for item in read.content]
 
 
 def usage_of(usage: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a model's usage with the cached tokens told apart: of OpenAI and Gemini they are within the input.
+    """Return a model's usage with cached tokens counted apart from the input; OpenAI and Gemini include them in it.
 
-    Strands' `totalTokens` tells: it is input and output alone where the cached ones are within.
+    Strands' `totalTokens` shows which: it is input plus output only if the input includes the cached tokens.
     """
     given = {name: tokens for name, tokens in usage.items() if is_count(tokens)}
     read, written = (given.get(name, 0) for name in ("cacheReadInputTokens", "cacheWriteInputTokens"))
@@ -109,11 +109,11 @@ def usage_of(usage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _WRAPPED: Final = "result"
-"""As SDKs of MCP name what is no object, so that it is one."""
+"""Key by which MCP's SDKs wrap a value that is not an object."""
 
 
 def _are_said(elements: list[Any], content: list[Any]) -> bool:
-    """Whether blocks are texts that say these elements, each one."""
+    """Tell whether the blocks are texts that repeat these elements one by one."""
     if len(elements) != len(content) or not all(block.keys() == {"text"} for block in content):
         return False
     for at in range(0, len(elements), MAX_ELEMENTS):

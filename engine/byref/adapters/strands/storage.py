@@ -1,4 +1,4 @@
-"""Strands' two storage protocols over byref: keys and bytes for sessions, snapshots and memory; offloaded content by reference."""
+"""Strands' two storage protocols on byref: bytes under keys (sessions, snapshots, memory), and offloaded content."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ except ImportError as error:
 
 _T = TypeVar("_T")
 _NAMESPACED: Final = getattr(_unified, "_NAMESPACED", None)
-"""By this Strands knows that a host has given a view its namespace, and gives it none of its own."""
+"""Attribute value by which Strands knows that a view has its namespace from the host, and adds none."""
 _OPAQUE: Final = f"{OCTETS}; of="
-"""Before the content type of text that byref would store in another encoding."""
+"""Prefix for the content type of text that byref would store in another encoding."""
 _OFFLOADED: Final = "offloaded/"
 
 
 class ByrefStorage(Storage[str, str]):
-    """Strands' `Storage`: bytes under keys, in one byref conversation of the tenant that no model sees.
+    """Strands' `Storage`: bytes under keys, in a byref conversation of the tenant that no model sees.
 
-    For `Agent(storage=…)`, `SnapshotSessionManager(storage=…)`, `ContextOffloader(storage=…)` and whatever else takes one.
-    What is written stays until it is overwritten, deleted or cleared: it has no TTL and no `max_session_bytes`, whatever
-    the policy says. Keys are as those of Strands' own storages (`/` separates, `..` and backslashes are refused), and have
-    at most 256 characters. Writing and deleting are atomic; of writes at once the last to commit holds.
+    For `Agent(storage=…)`, `SnapshotSessionManager(storage=…)`, `ContextOffloader(storage=…)` and other users of a storage. A value
+    stays until it is overwritten, deleted or cleared: whatever the policy says, it has no TTL and no `max_session_bytes`. Keys
+    follow the rules of Strands' own storages (`/` separates, `..` and backslashes are refused), and have at most 256 characters.
+    Writes and deletions are atomic; of concurrent writes, the last to commit wins.
 
-    `search_strategy` is one of Strands' and is told of every write; without one `search` compares words.
+    `search_strategy` is one of Strands' and is informed of every write; without one, `search` compares words.
 
     Raises:
-        StorageError: of every method: the key is none, or byref could not do it; the cause is in `__cause__`.
+        StorageError: from every method: the key is invalid, or byref failed; `__cause__` has the cause.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ByrefStorage(Storage[str, str]):
         self._prefix = ""
 
     async def write(self, key: str, data: bytes) -> None:
-        """Store data under key, overwriting what is there."""
+        """Store data under a key, replacing what is there."""
         name, kept = _key(key), bytes(data)
         if len(self._prefix + name) > MAX_NAME_CHARS:
             raise StorageError(f"Invalid storage key '{name[:100]}…': longer than {MAX_NAME_CHARS} characters")
@@ -76,12 +76,12 @@ class ByrefStorage(Storage[str, str]):
                 raise StorageError(f"Wrote '{key}' but indexing failed") from error
 
     async def read(self, key: str) -> bytes | None:
-        """Return the bytes under key, None if there are none."""
+        """Return the bytes under a key; None if there are none."""
         name = self._prefix + _key(key)
         return await _in_thread(lambda: self._place.read([name]).get(name))
 
     async def delete(self, key: str) -> None:
-        """Delete what is under key, if anything is."""
+        """Delete the value of a key, if there is one."""
         name = self._prefix + _key(key)
         await _in_thread(lambda: self._place.delete(ArtifactRow.name == name))
 
@@ -92,12 +92,12 @@ class ByrefStorage(Storage[str, str]):
         return sorted(name[len(self._prefix) :] for name in names)
 
     async def search(self, query: str) -> builtins.list[StorageSearchResult]:
-        """Return what matches a query, best first."""
+        """Return the matches of a query, best first."""
         strategy = KeywordSearchStrategy() if self._search_strategy is None else self._search_strategy
         return await strategy.search(self, query)
 
     def namespace(self, prefix: str) -> Self:
-        """Return a view of the keys below a prefix, which share this storage's data and strategy."""
+        """Return a view of the keys below a prefix; it shares this storage's data and strategy."""
         scoped = copy.copy(self)
         if below := _prefix(prefix).rstrip("/"):
             scoped._prefix = f"{self._prefix}{below}/"
@@ -105,7 +105,7 @@ class ByrefStorage(Storage[str, str]):
         return scoped
 
     def clear(self) -> None:
-        """Delete all that this storage, or this view of it, holds; the only method that waits for the database itself."""
+        """Delete everything in this storage, or in this view of it; the only method that blocks on the database."""
         with _as_storage_error():
             self._place.delete(begins(self._prefix))
 
@@ -113,18 +113,18 @@ class ByrefStorage(Storage[str, str]):
 class ByrefOffloadStorage:
     """The context offloader's own `Storage`: content under references, as artifacts of one conversation.
 
-    For `ContextOffloader(storage=…)`. References are ids of artifacts, so that byref's tools and `$references` of the same
-    conversation reach what is offloaded; it expires by the policy's `ttl` after it was last used.
+    For `ContextOffloader(storage=…)`. References are artifact ids, so byref's tools and `$references` of the same conversation
+    reach offloaded content. It expires by the policy's `ttl`, counted from its last use.
 
     Raises:
-        ByrefError: of `store`: byref could not do it. The offloader then leaves the result as it is.
+        ByrefError: from `store`: byref failed. The offloader then leaves the result as it is.
     """
 
     def __init__(self, engine: Engine, *, session: str, tenant: str = "default", policy: Policy | None = None) -> None:
         self._place = Place(engine, tenant, session, policy)
 
     async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
-        """Store content, each time under a reference of its own; the artifact is named `offloaded/{key}`."""
+        """Store content under a new reference each time; the artifact is named `offloaded/{key}`."""
         kept = bytes(content)
         is_recoded = is_textual(content_type) and kept.startswith(MARKS)
         said = f"{_OPAQUE}{content_type}" if is_recoded else content_type
@@ -135,7 +135,7 @@ class ByrefOffloadStorage:
         return stored.id
 
     async def retrieve(self, reference: str) -> tuple[bytes, str]:
-        """Return the content of a reference, to the byte, and its content type.
+        """Return the exact content of a reference, and its content type.
 
         Raises:
             KeyError: there is none, or it has expired.
@@ -143,7 +143,7 @@ class ByrefOffloadStorage:
         return await asyncio.to_thread(self._retrieve, reference)
 
     def clear(self) -> None:
-        """Delete all that was offloaded in the conversation; waits for the database."""
+        """Delete everything offloaded in the conversation; this blocks on the database."""
         self._place.delete(begins(_OFFLOADED))
 
     def _retrieve(self, reference: str) -> tuple[bytes, str]:
@@ -154,7 +154,7 @@ class ByrefOffloadStorage:
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:
-    """Run work off the event loop; what byref raises is a StorageError."""
+    """Run work off the event loop; byref's errors become StorageError."""
     with _as_storage_error():
         return await asyncio.to_thread(work)
 
