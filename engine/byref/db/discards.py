@@ -51,7 +51,7 @@ def try_to_delete(transact: Transact, objects: BlobStore, key: str) -> None:
     """Delete one object that nothing has ever referred to, and its note if it has one; a failure is left to the next sweep.
 
     If the store has just failed, nothing is tried: a turn of a conversation should wait for one time-out only. Unlike
-    `empty` this may run inside a transaction that is rolled back, because it ignores the notes of that transaction.
+    `empty` this may run inside a transaction that is rolled back later: it touches none of the objects noted there.
     """
     if isinstance(objects, Guarded) and objects.is_away:
         return

@@ -1,7 +1,8 @@
-"""The tables. Wrong states are made impossible here: by keys, checks and foreign keys, not by the code above.
+"""The tables. Keys, checks and foreign keys rule out wrong states, so that the code need not.
 
-Text that a model or a tool wrote is kept as escaped UTF-8 (see `EscapedText`): NUL and lone surrogates, which PostgreSQL
-refuses, survive. Host ids are at most `ID_BYTES` long, so that they fit an index; call ids are found by digest.
+Text written by a model or a tool is stored as escaped UTF-8 (see `EscapedText`), so that NUL and lone surrogates, which
+PostgreSQL refuses, survive. Host ids are at most `ID_BYTES` long, so that they fit an index; call ids, which may be longer,
+are found by their digest.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from byref.policy.routes import Route
 from byref.stores.protocol import NAME_CHARS
 
 GRACE = timedelta(hours=1)
-"""Age at which a blob that nothing refers to is garbage: longer than any `process` takes."""
+"""Age from which on a blob that nothing refers to is garbage: longer than any call of `process` takes."""
 RETIRED = datetime(1970, 1, 1, tzinfo=UTC)
-"""When a blob was staged that nothing can refer to any more, and that is to be deleted."""
+"""The `staged_at` of a blob that nothing can refer to any more and that is being deleted."""
 ID_BYTES = 512
 """Longest host id in UTF-8 bytes: PostgreSQL refuses index keys of about 2.7 KB."""
 KEY_CHARS = 80
-"""Of a blob: no key of an object is longer."""
+"""Longest key of a blob: no key of an object is longer."""
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -52,13 +53,13 @@ NAMING = {
 }
 
 NEVER_REUSED = {"sqlite_autoincrement": True}
-"""Ids of deleted rows do not come back, so that whoever still holds one reaches nothing. PostgreSQL does so anyway."""
+"""Keeps SQLite from reusing the ids of deleted rows, so that an outdated id finds nothing. PostgreSQL never reuses them."""
 
 SURROGATE_KEY = BigInteger().with_variant(Integer, "sqlite")
 
 
 EXPIRED_CALL = "call_digest IS NULL AND length(call_id) <= 600"
-"""Steps whose data expired, by call id as it is stored: no longer one fits an index key on PostgreSQL."""
+"""Condition of the index of steps whose data expired, by their stored call id; a longer one does not fit a PostgreSQL index."""
 EXPIRED_CALL_CHARS = 600
 ENDS_TURN = "kind IN ('usage', 'compaction')"
 IS_FILE = "origin = 'run' AND name IS NOT NULL AND kind <> 'image'"
@@ -66,17 +67,17 @@ IS_FIGURE = "origin = 'run' AND kind = 'image'"
 IS_VALUE = "origin = 'run' AND name IS NULL AND NOT kept"
 CAME = "origin = 'output'"
 WAS_MADE = "origin <> 'output'"
-"""What indexes are limited to; a query that is to use one says so in the same words, not by parameters."""
+"""Conditions of partial indexes. A query must contain the same text, without parameters, for the database to use the index."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware point in time, kept and returned in UTC on every database."""
+    """An aware point in time, stored and returned in UTC on every database."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Refuse naive times; SQLite keeps no zone, so everything is written in UTC."""
+        """Convert to UTC, because SQLite stores no time zone; ValueError for a naive time."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -84,7 +85,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Give the zone back where the database has none."""
+        """Add the time zone if the database stores none."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -97,7 +98,7 @@ class EscapedText(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Escape what a database refuses."""
+        """Escape the characters that a database refuses."""
         if value is None:
             return None
         value = value.replace("\\", "\\\\").replace("\0", "\\0")
@@ -123,11 +124,11 @@ class EscapedText(TypeDecorator[str]):
 
 SORTED_TEXT = EscapedText().with_variant(EscapedText(collation="C"), "postgresql")
 SORTED_ID = String(64).with_variant(String(64, collation="C"), "postgresql")
-"""Ordered by code point on every database, whatever its language: what begins alike stands together."""
+"""Text sorted by code point on every database, whatever its locale, so that a prefix is one range of an index."""
 
 
 class Base(DeclarativeBase):
-    """All of byref's tables, none of the host's."""
+    """The base class of byref's tables; the host's tables have another one."""
 
     metadata = MetaData(naming_convention=NAMING)
     type_annotation_map = {datetime: UtcDateTime, int: BigInteger, float: Double, bytes: LargeBinary}  # noqa: RUF012
@@ -142,19 +143,19 @@ def _one_of(column: str, *values: str) -> str:
 
 
 def _index(name: str, *columns: str, where: str) -> Index:
-    """An index of some rows only."""
+    """Return a partial index: of the rows that satisfy `where`."""
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
 def _of_session() -> ForeignKeyConstraint:
-    """A row and its session are of one tenant, by key."""
+    """Return the foreign key to a session; it includes the tenant, so that a row cannot belong to another tenant's session."""
     return ForeignKeyConstraint(
         ["tenant", "session_id"], ["byref_sessions.tenant", "byref_sessions.id"], ondelete="CASCADE"
     )
 
 
 class CompatibilityRow(Base):
-    """How old the code may be that works with the tables: one row, for the revision that the database is at."""
+    """One row: the database's revision, and the oldest revision whose code still works with it."""
 
     __tablename__ = "byref_compatibility"
 
@@ -163,7 +164,7 @@ class CompatibilityRow(Base):
 
 
 class SessionRow(Base):
-    """One conversation. `next_step`, the context, its calibration and the sums change only under this row's lock."""
+    """One conversation. `next_step`, the context, its calibration and the sums are changed only under this row's lock."""
 
     __tablename__ = "byref_sessions"
     __table_args__ = (
@@ -187,7 +188,7 @@ class SessionRow(Base):
     )
 
     id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True, autoincrement=False, default=_random_id)
-    """Random: a handle on a session that was rolled back or deleted must not reach the next one."""
+    """Random, so that a handle on a session that was rolled back or deleted does not reach a later one."""
     tenant: Mapped[str] = mapped_column(String(ID_BYTES))
     name: Mapped[str] = mapped_column(String(ID_BYTES))
     model: Mapped[str | None] = mapped_column(EscapedText)
@@ -196,50 +197,51 @@ class SessionRow(Base):
     tools: Mapped[str | None] = mapped_column(EscapedText)
     next_step: Mapped[int] = mapped_column(server_default=text("1"))
     context_base: Mapped[int] = mapped_column(server_default=text("0"))
-    """Tokens of the last context-setting usage (input + output) or compaction."""
+    """Tokens of the last usage (input + output) or compaction that set the context."""
     base_output_tokens: Mapped[int | None]
-    """How many of them the model wrote; None where no provider counted the base: nothing can be learned from the next."""
+    """How many of these tokens are output; None if no provider counted the base, so that the next usage teaches nothing."""
     pending_after: Mapped[int] = mapped_column(server_default=text("0"))
     """Outputs and replies after this step are not part of `context_base` yet."""
     pending_tokens: Mapped[int] = mapped_column(server_default=text("0"))
-    """Their sum, by our count: reserved under the row's lock, so that parallel calls cannot pass the gate together."""
+    """The tokens of these steps by byref's count. Reserved under the row's lock, so that parallel calls cannot pass the headroom
+    gate together."""
     calibration_reported: Mapped[int] = mapped_column(server_default=text("2000"))
-    """What providers counted where our counter had `calibration_estimated` tokens; the start is `PRIOR_TOKENS` of both."""
+    """Tokens that providers counted where byref counted `calibration_estimated`; both start at `PRIOR_TOKENS`."""
     calibration_estimated: Mapped[int] = mapped_column(server_default=text("2000"))
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     ledger_seconds: Mapped[float | None]
     """How long the conversation is kept after its last step, once it has no artifacts; None: until it is deleted."""
     expires_at: Mapped[datetime | None]
-    """When a sweep looks whether that time is over; None where `ledger_seconds` is."""
+    """When a sweep checks next whether that time is over; None if `ledger_seconds` is."""
     is_deleted: Mapped[bool] = mapped_column(server_default=false())
-    """Nobody finds it any more; what is left of it is being deleted. `name` is none of a host's then."""
+    """True: nobody finds the session any more, its rows are being deleted, and `name` is a name that no host can give."""
     clearing_at: Mapped[datetime | None]
-    """Since when rows of it are to be deleted, because it ended or was deleted; None: there are none."""
+    """Since when rows of the session wait for deletion, because it ended or was deleted; None: no rows wait."""
     totals: Mapped[str | None] = mapped_column(Text)
-    """JSON: sums over the ledger's steps up to `totals_through`; None: over none. Later steps are summed when asked for."""
+    """JSON: sums over the ledger's steps up to `totals_through`; None: no sums yet. Later steps are added when asked for."""
     totals_through: Mapped[int] = mapped_column(server_default=text("0"))
     stored_bytes: Mapped[int] = mapped_column(server_default=text("0"))
-    """At most what artifacts up to the row id `stored_artifact` and names up to `stored_name` have stored: of what has gone
-    since it is not known."""
+    """Upper bound of the bytes of artifacts up to the row id `stored_artifact` and of names up to `stored_name`; rows that were
+    deleted since are still included."""
     stored_artifact: Mapped[int] = mapped_column(server_default=text("0"))
     stored_name: Mapped[int] = mapped_column(server_default=text("0"))
     stored_until: Mapped[datetime | None]
-    """Until then nothing goes by itself of what `stored_bytes` counts, and nothing has gone since; None: it may have."""
+    """Until then `stored_bytes` is exact: nothing that it counts was deleted or expires before; None: it may be too high."""
 
 
 class TenantRow(Base):
-    """What a tenant has stored, of those whose policy bounds that."""
+    """The sum of a tenant's stored bytes; only tenants whose policy limits them have a row."""
 
     __tablename__ = "byref_tenants"
 
     tenant: Mapped[str] = mapped_column(String(ID_BYTES), primary_key=True)
     stored_bytes: Mapped[int]
-    """At most what blobs up to the row id `stored_blob` and names up to `stored_name` have stored."""
+    """Upper bound of the bytes of blobs up to the row id `stored_blob` and of names up to `stored_name`."""
     stored_blob: Mapped[int]
     stored_name: Mapped[int]
     stored_until: Mapped[datetime | None]
-    """As a session's."""
+    """As in `SessionRow`."""
 
 
 class BlobRow(Base):
@@ -258,7 +260,7 @@ class BlobRow(Base):
         Index(
             "ix_byref_blobs_unused",
             "staged_at",
-            sqlite_where=text("may_be_unused = 1"),  # as queries have it: SQLite proves no more
+            sqlite_where=text("may_be_unused = 1"),  # the same text as in queries, or SQLite does not use the index
             postgresql_where=text("may_be_unused"),
         ),
         UniqueConstraint("key"),
@@ -270,20 +272,20 @@ class BlobRow(Base):
     id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
     tenant: Mapped[str] = mapped_column(String(ID_BYTES))
     key: Mapped[str] = mapped_column(String(KEY_CHARS))
-    """Random; of an object its whole key in the store."""
+    """Random; for a blob in a store, the object's whole key."""
     store: Mapped[str | None] = mapped_column(String(NAME_CHARS))
-    """The name of the store that has the bytes; None: the frames have."""
+    """The name of the store that has the bytes; None: they are in the frames' rows."""
     digest: Mapped[bytes] = mapped_column(LargeBinary(32))
     size_bytes: Mapped[int]
     line_count: Mapped[int]
     staged_at: Mapped[datetime]
     published_at: Mapped[datetime | None]
     may_be_unused: Mapped[bool] = mapped_column(server_default=true())
-    """Whether a sweep looks if anything needs it: not so once it was published along with its artifact."""
+    """Whether sweeps check if an artifact needs the blob; False once it is published together with its artifact."""
 
 
 class FrameRow(Base):
-    """One independently compressed piece of a blob, with the offset and line on which it begins."""
+    """One independently compressed piece of a blob, with the offset and the line at which it begins."""
 
     __tablename__ = "byref_frames"
     __table_args__ = (
@@ -302,20 +304,20 @@ class FrameRow(Base):
     tenant: Mapped[str] = mapped_column(String(ID_BYTES))
     byte_offset: Mapped[int]
     first_line: Mapped[int]
-    """1-based line in which the frame's first byte lies."""
+    """1-based number of the line that contains the frame's first byte."""
     size_bytes: Mapped[int]
-    """Uncompressed."""
+    """Size before compression."""
     codec: Mapped[str] = mapped_column(String(8))
     data: Mapped[bytes | None]
-    """None where the bytes are part of an object, from `object_offset` on."""
+    """None if the bytes are part of an object, from `object_offset` on."""
     object_offset: Mapped[int | None]
     object_bytes: Mapped[int | None]
     checksum: Mapped[bytes | None] = mapped_column(LargeBinary(8))
-    """XXH3 of what is stored, at its place; None of a frame written before 0.2 that nobody has read since."""
+    """XXH3 of the stored bytes and their place; None for a frame written before 0.2 that nobody has read since."""
 
 
 class DiscardRow(Base):
-    """An object whose blob is gone: it is to be deleted from its store, whenever that can be reached."""
+    """An object whose blob was deleted; the object itself is deleted when its store can be reached."""
 
     __tablename__ = "byref_discards"
     __table_args__ = (UniqueConstraint("store", "key"),)
@@ -362,19 +364,20 @@ class ArtifactRow(Base):
     content_type: Mapped[str] = mapped_column(String(255))
     name: Mapped[str | None] = mapped_column(SORTED_TEXT)
     size_bytes: Mapped[int]
-    """Of the text that the model would read: a Python value is stored one record a line, with line feeds beside that."""
+    """Size of the text that the model would read. The stored bytes of a Python value are more: it is stored with one record a
+    line, and the line feeds come on top."""
     preview: Mapped[str] = mapped_column(EscapedText)
-    """The first characters, and how many more there are."""
+    """The first characters, and the number of those left out."""
     tokens: Mapped[int]
     shape: Mapped[str] = mapped_column(EscapedText)
     json_schema: Mapped[bytes | None]
-    """The whole JSON Schema as zstd-compressed JSON text; None where the payload is not structured."""
+    """The whole JSON Schema as zstd-compressed JSON text; None if the payload is not structured."""
     created_at: Mapped[datetime]
     ttl_seconds: Mapped[float | None]
-    """How long it is kept after it was last used; None: as long as its session."""
+    """How long the artifact is kept after its last use; None: as long as its session."""
     expires_at: Mapped[datetime | None]
     kept: Mapped[bool] = mapped_column(server_default=false())
-    """It survives the end of its session."""
+    """Whether the artifact survives the end of its session."""
 
 
 class VariableRow(Base):
@@ -387,7 +390,8 @@ class VariableRow(Base):
             ["session_id", "artifact_id"], ["byref_artifacts.session_id", "byref_artifacts.id"], ondelete="CASCADE"
         ),
         UniqueConstraint("session_id", "name"),
-        # Both, as the key has them: by the session alone SQLite would look through all of its names for each artifact that goes.
+        # Both columns of the foreign key: with the session alone, SQLite would look through all of the session's names for
+        # each artifact that is deleted.
         Index("ix_byref_variables_artifact", "artifact_id", "session_id"),
         Index("ix_byref_variables_age", "session_id", "origin", "artifact_id", "id"),
         Index("ix_byref_variables_step", "session_id", "step"),
@@ -403,18 +407,18 @@ class VariableRow(Base):
     name: Mapped[str] = mapped_column(String(128))
     artifact_id: Mapped[int]
     path: Mapped[str] = mapped_column(EscapedText)
-    """JSON array of keys from the artifact's top: `[]` is the whole of it."""
+    """JSON array of keys from the artifact's top; `[]` is the whole artifact."""
     shape: Mapped[str] = mapped_column(EscapedText)
     origin: Mapped[str] = mapped_column(String(8))
     kind: Mapped[str] = mapped_column(String(16), server_default=text("'value'"))
-    """Whether code sees the stored records as they are or as a DataFrame."""
+    """Whether code sees the stored records as plain values or as a DataFrame."""
     step: Mapped[int]
     revision: Mapped[int] = mapped_column(Integer, server_default=text("1"))
-    """Raised by one each time code rebinds a name that code made."""
+    """Incremented each time code rebinds a name that code made."""
 
 
 class NameRow(Base):
-    """What code bound and JSON does not tell: a variable's value with its types, or the source of a definition."""
+    """A name bound by code whose value JSON cannot represent: a variable's exact value, or the source of a definition."""
 
     __tablename__ = "byref_names"
     __table_args__ = (
@@ -438,12 +442,12 @@ class NameRow(Base):
     name: Mapped[str] = mapped_column(String(128))
     kind: Mapped[str] = mapped_column(String(8))
     artifact_id: Mapped[int | None]
-    """The JSON that the variable of this name is bound to: an exact value goes with it."""
+    """The artifact, in JSON, that the variable of this name is bound to; an exact value is deleted with it."""
     digest: Mapped[bytes] = mapped_column(LargeBinary(32))
     size_bytes: Mapped[int]
-    """Uncompressed."""
+    """Size before compression."""
     data: Mapped[bytes]
-    """Compressed with zstd. A run wrote it: only a run may read what is exact."""
+    """Compressed with zstd. Untrusted, because a run wrote it: only a run may load an exact value."""
     step: Mapped[int]
 
 
@@ -503,7 +507,7 @@ class LedgerRow(Base):
     kind: Mapped[str] = mapped_column(String(16))
     tool: Mapped[str | None] = mapped_column(EscapedText)
     call_id: Mapped[str | None] = mapped_column(EscapedText)
-    """As the host gave it, capped for display: `call_digest` is what finds it."""
+    """The host's call id, cut for display; steps are found by `call_digest`."""
     call_digest: Mapped[bytes | None] = mapped_column(LargeBinary(32))
     """BLAKE3 of the call id (outputs, replies) or of the request id (usage)."""
     content_digest: Mapped[bytes | None] = mapped_column(LargeBinary(32))
@@ -511,9 +515,9 @@ class LedgerRow(Base):
     route: Mapped[str | None] = mapped_column(String(16))
     reason: Mapped[str | None] = mapped_column(String(32))
     content: Mapped[str | None] = mapped_column(EscapedText)
-    """What the model read, to the byte: an output given again is answered with it."""
+    """The exact text that the model read; the same output given again is answered with it."""
     tokens: Mapped[int]
-    """What the step added to the context; for usage and compaction, the context they set."""
+    """Tokens that the step added to the context; for usage and compaction, the size of the context that they set."""
     original_tokens: Mapped[int | None]
     original_bytes: Mapped[int | None]
     artifact_id: Mapped[int | None] = mapped_column(ForeignKey("byref_artifacts.id", ondelete="SET NULL"))
@@ -524,9 +528,9 @@ class LedgerRow(Base):
     cache_read_tokens: Mapped[int | None]
     cache_write_tokens: Mapped[int | None]
     cost_nanos: Mapped[int | None]
-    """Cost in billionths of a US dollar; None where the price is unknown."""
+    """Cost in billionths of a US dollar; None if the price is unknown."""
     detail: Mapped[str] = mapped_column(EscapedText)
-    """JSON: the verdict's numbers, or the usage as the provider gave it."""
+    """JSON: the numbers behind a decision, or the usage as the provider gave it."""
     created_at: Mapped[datetime]
 
 
@@ -544,7 +548,7 @@ class RunRow(Base):
     tenant: Mapped[str] = mapped_column(String(ID_BYTES))
     session_id: Mapped[int]
     step: Mapped[int | None]
-    """The step of the reply that carried the result; None when the host ran it."""
+    """The step of the reply with the result; None if the host ran the code."""
     language: Mapped[str] = mapped_column(String(8))
     code: Mapped[str] = mapped_column(EscapedText)
     result: Mapped[str | None] = mapped_column(EscapedText)
@@ -558,7 +562,7 @@ class RunRow(Base):
 
 
 class TombstoneRow(Base):
-    """What is left of an artifact that expired: enough to say what it was and which call makes it again."""
+    """A trace of an expired artifact: enough to say what it was and which call makes it again."""
 
     __tablename__ = "byref_tombstones"
     __table_args__ = (
@@ -579,7 +583,7 @@ class TombstoneRow(Base):
     size_bytes: Mapped[int]
     name: Mapped[str | None] = mapped_column(EscapedText)
     variables: Mapped[str] = mapped_column(EscapedText)
-    """JSON array of the names that were bound to it."""
+    """JSON array of the variables that were bound to the artifact."""
     tool: Mapped[str | None] = mapped_column(EscapedText)
     arguments: Mapped[str | None] = mapped_column(EscapedText)
     shape: Mapped[str] = mapped_column(EscapedText)
@@ -602,8 +606,8 @@ class ItemRow(Base):
     tenant: Mapped[str] = mapped_column(String(ID_BYTES))
     session_id: Mapped[int]
     list: Mapped[str] = mapped_column(String(ID_BYTES))
-    """Which list, by the framework's own name."""
+    """The framework's own name of the list."""
     number: Mapped[int]
-    """Its place, counted from 0."""
+    """The item's position in the list, counted from 0."""
     text: Mapped[str] = mapped_column(EscapedText)
     created_at: Mapped[datetime]

@@ -1,12 +1,12 @@
-"""What every `BlobStore` has to do, as tests to run on one's own store; needs pytest.
+"""The contract of `BlobStore` as tests, which an author of a store runs on it; needs pytest.
 
     class TestMyStore(BlobStoreContract):
         @pytest.fixture
         def store(self):
             return MyStore()
 
-The store may hold other objects: every test makes keys of its own. A store that is `compresses = False` and gives a path
-as its `uri` has to hold the plain bytes there.
+The store may contain other objects, because every test makes its own keys. If a store has `compresses = False` and its
+`uri` is a path, the plain bytes must be there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from byref.stores.protocol import BlobStore
 
 MIB = 1 << 20
 SKEW = timedelta(hours=1)
-"""More than the clocks of a store and of its user may differ by."""
+"""Larger than any difference between the clocks of a store and of its user."""
 FORK_SECONDS = 60.0
 HOSTILE_KEYS = [
     "",
@@ -95,7 +95,7 @@ class BlobStoreContract:
         assert store.read(key, len(data), 0) == b""
 
     def test_ranges_across_parts(self, store: BlobStore, key: str) -> None:
-        """A range knows nothing of the parts that were written."""
+        """A range may begin and end anywhere, whatever parts were written."""
         data = random.Random(8).randbytes(3000)
         store.write(key, _cut(data, [1000, 1000, 1000]), content_type="text/plain")
         for offset in (0, 1, 999, 1000, 1001, 1999, 2000, 2999):
@@ -103,13 +103,13 @@ class BlobStoreContract:
                 assert store.read(key, offset, min(size, 3000 - offset)) == data[offset : offset + size]
 
     def test_bytes_of_all_kinds(self, store: BlobStore, key: str) -> None:
-        """Nothing is text to a store."""
+        """A store treats nothing as text."""
         data = bytes(range(256)) + b"\r\n\xff\xfe\x00\x1a" + "é".encode()
         store.write(key, [data], content_type="application/octet-stream")
         assert store.read(key, 0, len(data)) == data
 
     def test_a_read_is_never_short(self, store: BlobStore, key: str) -> None:
-        """What is not there is an error, and so is a range that is none."""
+        """A range that is not completely there is an error, and so is an invalid range."""
         store.write(key, [b"0123456789"], content_type="text/plain")
         for offset, size in [(0, 11), (9, 2), (10, 1), (11, 1), (5, MIB), (10**12, 1), (11, 0)]:
             with pytest.raises(ArtifactMissing):
@@ -134,7 +134,7 @@ class BlobStoreContract:
 
     @pytest.mark.parametrize("parts", [0, 1, 20])
     def test_parts_that_raise_leave_nothing(self, store: BlobStore, key: str, parts: int) -> None:
-        """The error passes on as it is, one of the operating system's too."""
+        """The parts' exception is passed on unchanged, even if it is one of the operating system's."""
         for error in (Interrupted("gone"), FileNotFoundError("theirs"), KeyboardInterrupt()):
             with pytest.raises(type(error)) as raised:
                 store.write(key, _raising(parts, error), content_type="text/plain")
@@ -152,7 +152,7 @@ class BlobStoreContract:
 
     @pytest.mark.parametrize("parts", [3, 20])
     def test_an_object_is_seen_whole_or_not_at_all(self, store: BlobStore, key: str, parts: int) -> None:
-        """Not while it is being written; and parts are taken one at a time, in the thread that writes."""
+        """Nobody sees it while it is written; and parts are taken one at a time, in the writing thread."""
         seen: list[bool] = []
 
         def watching() -> Iterator[bytes]:
@@ -178,12 +178,12 @@ class BlobStoreContract:
         ids=range(7),
     )
     def test_content_types_come_from_anywhere(self, store: BlobStore, key: str, content_type: str) -> None:
-        """One that cannot be kept is no reason to lose the bytes."""
+        """The bytes are stored even if the content type cannot be."""
         store.write(key, [b"data"], content_type=content_type)
         assert store.read(key, 0, 4) == b"data"
 
     def test_deleting(self, store: BlobStore) -> None:
-        """What is not there is no error; others stay."""
+        """Missing objects are no error; other objects stay."""
         first, second, third = _key(), _key(), _key()
         for key in (first, second, third):
             store.write(key, [b"data"], content_type="text/plain")
@@ -197,7 +197,7 @@ class BlobStoreContract:
         assert store.read(first, 0, 5) == b"again"
 
     def test_listing(self, store: BlobStore) -> None:
-        """Every object, by the time of its last write."""
+        """Every object is listed once, by the time of its last write."""
         tenant = secrets.token_hex(16)
         keys = {f"{tenant}/{secrets.token_hex(16)}{extension}" for extension in ("", ".json", ".txt") for _ in range(9)}
         for key in keys:
@@ -211,7 +211,7 @@ class BlobStoreContract:
         assert len(set(listed)) == len(listed)
 
     def test_deleting_while_listing(self, store: BlobStore) -> None:
-        """As a sweep does."""
+        """A sweep deletes objects while it lists them."""
         keys = {_key() for _ in range(10)}
         for key in keys:
             store.write(key, [b"data"], content_type="text/plain")
@@ -221,7 +221,7 @@ class BlobStoreContract:
         assert not keys & set(store.keys(older_than=_soon()))
 
     def test_objects_of_two_tenants(self, store: BlobStore) -> None:
-        """Equal but for the tenant, they are two."""
+        """Keys that differ only in the tenant are two objects."""
         blob = secrets.token_hex(16)
         mine, theirs = f"{secrets.token_hex(16)}/{blob}", f"{secrets.token_hex(16)}/{blob}"
         store.write(mine, [b"mine"], content_type="text/plain")
@@ -244,7 +244,7 @@ class BlobStoreContract:
                 use()
 
     def test_many_threads(self, store: BlobStore, key: str) -> None:
-        """Each reads what it wrote; of one key that all write, each reads a whole object."""
+        """Each thread reads what it wrote; of a key that all write, each reads a complete object."""
         versions = [bytes([number]) * 70_000 for number in range(4)]
         store.write(key, [versions[0]], content_type="text/plain")
 
@@ -263,7 +263,7 @@ class BlobStoreContract:
                 done.result()
 
     def test_a_forked_child_goes_on(self, store: BlobStore, key: str) -> None:
-        """Also if its parent has used the store, and the parent goes on as well."""
+        """A forked child can use the store even if its parent has used it, and so can the parent afterwards."""
         store.write(key, [b"before"], content_type="text/plain")
         with warnings.catch_warnings(action="ignore"):  # of forking while threads run, which hosts do
             child = os.fork()
@@ -280,7 +280,7 @@ class BlobStoreContract:
         assert _status(child) == 0
 
     def test_what_other_programs_open(self, store: BlobStore, key: str) -> None:
-        """One text for one key; a path leads to the plain bytes, unless the store says that it compresses."""
+        """A key always has the same `uri`; a path leads to the plain bytes, unless the store compresses."""
         store.write(key, [b"plain\n", b"bytes\n"], content_type="text/plain")
         uri = store.uri(key)
         assert store.uri(key) == uri

@@ -1,4 +1,4 @@
-"""Any store as the engine calls it: what it does wrong is a `StorageFailure`, and never the end of a turn."""
+"""Wrap a store for the engine: whatever the store does wrong becomes a `StorageFailure`, and never ends a turn."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from byref.stores.protocol import BlobStore, KeepsDrafts, is_model_readable, is_
 logger = logging.getLogger("byref")
 
 AWAY_SECONDS = 60.0
-"""After a failed write or deletion, before a deletion that can wait is tried."""
+"""Time after a failed write or deletion during which deletions that can wait are not tried."""
 
 
 class Guarded:
-    """A store whose errors are byref's: `ArtifactMissing` and `StorageFailure` pass, any other becomes the latter.
+    """A store with checked results and errors: `ArtifactMissing` and `StorageFailure` pass, any other becomes the latter.
 
-    Reads are as long as was asked for, a write has taken every part, listed keys have the form of keys, and a `uri` is one
-    line of text or None.
+    It checks that a read has the requested length, that a write consumed every part, that listed keys have the form of keys,
+    and that a `uri` is one line of text or None.
     """
 
     def __init__(self, store: BlobStore) -> None:
@@ -33,7 +33,7 @@ class Guarded:
         self._failed_at = -AWAY_SECONDS
 
     def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
-        """Keep an object; what its parts raise passes on as it is."""
+        """Write an object; an exception raised by its parts is passed on unchanged."""
         source = _Parts(parts)
         try:
             with self._failures("write"):
@@ -50,7 +50,7 @@ class Guarded:
         self._failed_at = -AWAY_SECONDS
 
     def read(self, key: str, offset: int, size: int) -> bytes:
-        """Return exactly these bytes of an object; `ArtifactMissing` if there is none or it ends before."""
+        """Return exactly `size` bytes from `offset`; `ArtifactMissing` if the object does not exist or is shorter."""
         with self._failures("read"):
             data = bytes(memoryview(self._store.read(key, offset, size)))
         if len(data) != size:
@@ -68,18 +68,18 @@ class Guarded:
 
     @property
     def is_away(self) -> bool:
-        """Whether it failed to write or delete a moment ago: what can wait need not try, and wait for its time-out."""
+        """Whether a write or deletion has just failed: work that can wait should not try, and wait for a time-out, now."""
         return time.monotonic() - self._failed_at < AWAY_SECONDS
 
     def keys(self, *, older_than: datetime) -> Iterator[str]:
-        """Yield the key of every object last written before a time."""
+        """Yield the key of every object last written before `older_than`."""
         with self._failures("list"):
             for key in self._store.keys(older_than=older_than):
                 if isinstance(key, str) and is_key(key):
                     yield key
 
     def drafts(self, *, older_than: datetime, folder: str | None = None) -> Iterator[str]:
-        """Yield a name of each draft that a crash has left; of a store without drafts none."""
+        """Yield the name of each draft that a crash has left; nothing for a store without drafts."""
         if isinstance(self._store, KeepsDrafts):
             with self._failures("list"):
                 for name in self._store.drafts(older_than=older_than, folder=folder):
@@ -93,7 +93,7 @@ class Guarded:
             return int(self._store.take_drafts(older_than=older_than, folder=folder))
 
     def uri(self, key: str) -> str | None:
-        """Return what another program opens; None where that is no text to be shown in a line."""
+        """Return the path or URL for other programs; None if the store returns no text that fits in one line."""
         try:
             uri = self._store.uri(key)
         except Exception:
@@ -113,7 +113,7 @@ class Guarded:
 
 
 class _Parts:
-    """The parts of a write: whether they came to their end, and what they raised."""
+    """The parts of a write; remembers whether they were consumed to the end, and the exception that they raised."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = parts

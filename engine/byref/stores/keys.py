@@ -1,4 +1,4 @@
-"""Keys of objects: `<32 hex digits of the hashed tenant>/<32 hex digits>` and, for whoever looks, a file extension."""
+"""Keys of objects: `<32 hex digits of the hashed tenant>/<32 hex digits>` and a file extension for human readers."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _EXTENSIONS = {
 
 
 def object_key(tenant: str, blob: str, content_type: str = "") -> str:
-    """Return the key of a tenant's blob, which is 32 hex digits; whose it is cannot be read off it."""
+    """Return the key of a tenant's blob (32 hex digits). The key does not reveal the tenant, whose name is hashed."""
     return check_key(f"{folder_of(tenant)}/{blob}{extension(content_type)}")
 
 
 def folder_of(tenant: str) -> str:
-    """Return what all keys of a tenant begin with, before their slash: its name, hashed."""
+    """Return the part of a tenant's keys before the slash: the hash of the tenant's name."""
     return str(blake3(tenant.encode("utf-8", "surrogatepass")).hexdigest(length=16))
 
 
 def extension(content_type: str) -> str:
-    """Return the usual file extension of a content type, as `.json`; empty for one that is not known."""
+    """Return the usual file extension of a content type, such as `.json`; empty for an unknown type."""
     return _EXTENSIONS.get(content_type.partition(";")[0].strip().lower(), "")
 
 
 def check_key(key: str) -> str:
-    """Return a key as it is; `InvalidId` if it has another form, so that it cannot lead anywhere else."""
+    """Return a valid key unchanged; else `InvalidId`, so that no key can lead outside the store."""
     if isinstance(key, str) and is_key(key):
         return key
     raise InvalidId(
@@ -63,6 +63,6 @@ def is_key(text: str) -> bool:
 
 
 def check_range(offset: int, size: int) -> None:
-    """Raise ValueError for what is no range of bytes."""
+    """Raise ValueError if an offset or a size is negative."""
     if offset < 0 or size < 0:
         raise ValueError(f"offset={offset!r}, size={size!r}: expected numbers of bytes, 0 or more")

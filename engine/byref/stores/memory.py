@@ -19,10 +19,10 @@ class _Object:
 
 
 class MemoryStore:
-    """Keeps objects as long as the process lives, or until `clear()`; a forked child goes on with a copy of its own.
+    """Keeps objects as long as the process lives, or until `clear()`; a forked child continues with its own copy.
 
-    Every method is one step of a dict, which is atomic: there is no lock that a fork could leave locked. No model reads in
-    it but with the session's tools: `model_readable=True` is a ConfigurationError.
+    Every method is a single dict operation, which is atomic: there is no lock that a fork could leave locked. Models can read
+    its objects only with the session's tools, so `model_readable=True` is a ConfigurationError.
     """
 
     name = "memory"
@@ -34,7 +34,7 @@ class MemoryStore:
         self._objects: dict[str, _Object] = {}
 
     def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
-        """Keep an object in place of any of that key."""
+        """Write an object, replacing any with the same key."""
         check_key(key)
         data = bytearray()
         for part in parts:
@@ -42,7 +42,7 @@ class MemoryStore:
         self._objects[key] = _Object(data, content_type, datetime.now(UTC))
 
     def read(self, key: str, offset: int, size: int) -> bytes:
-        """Return exactly these bytes of an object; `ArtifactMissing` if there is none or it ends before."""
+        """Return exactly `size` bytes from `offset`; `ArtifactMissing` if the object does not exist or is shorter."""
         check_range(offset, size)
         found = self._object(key)
         if offset + size > len(found.data):
@@ -52,12 +52,12 @@ class MemoryStore:
         return bytes(memoryview(found.data)[offset : offset + size])
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects; those that are not there are no error."""
+        """Remove objects; missing objects are no error."""
         for key in [check_key(key) for key in keys]:
             self._objects.pop(key, None)
 
     def keys(self, *, older_than: datetime) -> Iterator[str]:
-        """Yield the key of every object last written before a time."""
+        """Yield the key of every object last written before `older_than`."""
         for key, found in list(self._objects.items()):
             if found.written_at < older_than:
                 yield key
@@ -67,16 +67,16 @@ class MemoryStore:
         check_key(key)
 
     def content_type(self, key: str) -> str:
-        """Return the content type that an object was written with; `ArtifactMissing` if there is none."""
+        """Return the content type with which an object was written; `ArtifactMissing` if there is no such object."""
         return self._object(key).content_type
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all objects."""
+        """The number of bytes of all objects together."""
         return sum(len(found.data) for found in list(self._objects.values()))
 
     def clear(self) -> None:
-        """Drop every object; artifacts whose bytes were here are then `ArtifactMissing`."""
+        """Remove every object; reading artifacts whose bytes were here then raises `ArtifactMissing`."""
         self._objects.clear()
 
     def _object(self, key: str) -> _Object:

@@ -1,6 +1,6 @@
-"""Paths that people name: what is made there is its owner's alone, what is read from there comes to an end.
+"""Create and read files at paths that people name: new ones are private to their owner, and reads are bounded.
 
-Modes hold whatever the umask says; what is there already keeps the mode that it has.
+New files and folders get their mode whatever the umask is; existing ones keep theirs.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from byref.errors import ConfigurationError
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 PIPE_SECONDS = 60.0
-"""How long a named pipe may be silent before its first byte: perhaps nobody will ever write to it."""
+"""How long to wait for the first byte of a named pipe, to which perhaps nobody will ever write."""
 
 
 def make_file(path: str | os.PathLike[str]) -> None:
-    """Make an empty file, unless there is something already; where it cannot be made, whoever opens it says why."""
+    """Create an empty file unless the path exists; a failure is ignored, because opening the file will say why."""
     try:
         os.close(create(os.path.realpath(path), os.O_WRONLY))
     except (OSError, ValueError):  # ValueError: a NUL in the name
@@ -28,10 +28,10 @@ def make_file(path: str | os.PathLike[str]) -> None:
 
 
 def create(path: str | os.PathLike[str], flags: int, *, parent: int | None = None) -> int:
-    """Make a file, never through a symbolic link, and return it open; `parent`: an open folder.
+    """Create a file, never through a symbolic link, and return its descriptor; `path` is relative to the open `parent`.
 
     Raises:
-        OSError: it cannot be made, or there is something already.
+        OSError: the file cannot be created, or the path exists.
     """
     descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE, dir_fd=parent)
     if stat.S_IMODE(os.fstat(descriptor).st_mode) != FILE_MODE:
@@ -40,10 +40,10 @@ def create(path: str | os.PathLike[str], flags: int, *, parent: int | None = Non
 
 
 def make_folders(path: Path) -> None:
-    """Make a folder, and those above it that are missing.
+    """Create a folder and its missing parents.
 
     Raises:
-        OSError: it cannot be made, or there is something else.
+        OSError: a folder cannot be created, or something else is in its place.
     """
     missing = [path]
     while not missing[-1].parent.is_dir():
@@ -53,7 +53,7 @@ def make_folders(path: Path) -> None:
 
 
 def make_folder(path: str | os.PathLike[str], *, parent: int | None = None) -> bool:
-    """Make a folder and return True; False: there is one already. It raises as `make_folders` does."""
+    """Create a folder and return True, or False if it exists already; raises as `make_folders` does."""
     try:
         os.mkdir(path, FOLDER_MODE, dir_fd=parent)
     except FileExistsError:
@@ -67,7 +67,7 @@ def make_folder(path: str | os.PathLike[str], *, parent: int | None = None) -> b
 
 
 def check_own(folder: Path) -> None:
-    """Raise ConfigurationError unless a folder that byref has chosen is this user's own, and nobody else can put a file there."""
+    """Raise ConfigurationError unless a folder chosen by byref belongs to this user and nobody else can put files there."""
     about = folder.lstat()
     if stat.S_ISLNK(about.st_mode):
         what = "is a symbolic link"
@@ -81,17 +81,17 @@ def check_own(folder: Path) -> None:
 
 
 def open_to_read(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a file, a pipe or a device; it may still have no end.
+    """Open a file, a pipe or a device for reading. The caller must limit what it reads, which may be endless.
 
     Raises:
-        TimeoutError: a named pipe was silent for `PIPE_SECONDS`.
-        OSError: it cannot be opened, or is a folder.
+        TimeoutError: nobody wrote to a named pipe for `PIPE_SECONDS`.
+        OSError: the path cannot be opened, or is a folder.
         ValueError: the path has a NUL.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and stat.S_ISFIFO(os.lstat(path).st_mode):
-            _await_writer(descriptor)  # not of a shell's `<(command)`, which is a link to a pipe: it has a writer
+            _await_writer(descriptor)  # not for a shell's `<(command)`, a link to a pipe that surely has a writer
         os.set_blocking(descriptor, True)
         return os.fdopen(descriptor, "rb")
     except BaseException:
@@ -100,7 +100,7 @@ def open_to_read(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read_whole(path: str | os.PathLike[str], limit: int) -> bytes | None:
-    """Return the bytes at a path; None: they are more than `limit`. It raises as `open_to_read` does."""
+    """Return the bytes at a path, or None if they are more than `limit`; raises as `open_to_read` does."""
     with open_to_read(path) as file:
         data = file.read(limit + 1)
     return None if len(data) > limit else data

@@ -1,4 +1,4 @@
-"""What byref asks of a place for bytes outside SQL."""
+"""The protocol of stores, which keep bytes outside SQL."""
 
 from __future__ import annotations
 
@@ -10,87 +10,90 @@ from byref.errors import ConfigurationError
 from byref.stores.keys import object_key
 
 NAME_CHARS = 20
-"""Of a store's name."""
+"""Longest name of a store."""
 URI_CHARS = 4_096
-"""Most of a path or URL that a model is shown; as long as a path may be on Linux."""
+"""Longest path or URL that a model is shown; Linux allows no longer paths."""
 
 
 @runtime_checkable
 class BlobStore(Protocol):
-    """Keeps objects of bytes by key. `byref.stores.contract` holds the tests of all that is said here.
+    """Keeps objects (bytes) by key. `byref.stores.contract` has tests for everything that is promised here.
 
-    Ownership: the host makes a store, hands it to any number of engines (`Engine(blobs=…)`) and closes it, if that is needed;
-    an engine neither closes nor copies it. SQL holds the truth: an object that SQL does not know is garbage, which a sweep
-    deletes. So all engines of a store work with one database: of two, each would delete the other's objects.
+    Ownership: the host makes a store, gives it to any number of engines (`Engine(blobs=…)`) and closes it if necessary; an
+    engine neither closes nor copies it. SQL decides which objects exist: an object without a row in SQL is garbage, which a
+    sweep deletes. So all engines of a store must use the same database: with two databases, the engines of each would
+    delete the objects of the other.
 
-    Threads: every method is called from any thread, several at once, and from a forked child as well. Each call ends in
-    bounded time, whatever the other side does: a turn of a conversation waits for it.
+    Threads: methods are called from any thread, several at once, and from forked children. Each call must end in bounded
+    time, whatever the other side does, because a turn of a conversation waits for it.
 
-    Errors: a key of another form than `object_key` makes is an `InvalidId` (`check_key` raises it); an object that is not
-    there, or ends too early, an `ArtifactMissing`; a store that cannot be reached, or refuses, a `StorageFailure`. No text
-    of theirs has a secret in it. Whatever else a method raises is told to the host as a `StorageFailure`.
+    Errors: `InvalidId` for a key that is not in the form of `object_key` (`check_key` raises it); `ArtifactMissing` for an
+    object that does not exist or is too short; `StorageFailure` if the store cannot be reached, or refuses. Their texts
+    contain no secrets. Any other exception is reported to the host as a `StorageFailure`.
 
-    A store may have an attribute `model_readable`, too: True says that models read its objects at their paths, with tools of
-    the host's.
+    A store may also have an attribute `model_readable`: True declares that models can read its objects at their paths, with
+    the host's own tools.
     """
 
     name: str
-    """Short and lasting: SQL says of each blob which store has it, by this name."""
+    """A short name that never changes: each blob's row in SQL names its store."""
     compresses: bool
-    """Whether byref may keep compressed frames in it; False: an object is the plain bytes, for other programs to read."""
+    """Whether byref stores compressed frames here; if False, an object is the plain bytes, for other programs to read."""
 
     def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
-        """Keep an object durably, in place of any of that key: readers see the old one or the new one whole.
+        """Write an object durably, replacing any with the same key; readers see either the old or the new one, complete.
 
-        `parts` are `bytes` of 0 to 1 MiB each. They are taken in one pass, in the calling thread and in bounded memory, and
-        are the caller's: they are not kept after the call. What they raise passes on, and then all is as it was before. A
-        write that fails may leave the new object only if it is whole. `content_type` is for other programs that read it.
+        `parts` are `bytes` of 0 to 1 MiB each. Iterate over them once, in the calling thread and in bounded memory, and do
+        not keep them after the call. An exception that they raise is passed on, and then everything is as before. A failed
+        write may leave the new object only if it is complete. `content_type` is for other programs that read the object.
 
-        When this returns the object is on the disk, or wherever the store keeps it for good: SQL commits a row that refers
-        to it next.
+        When this returns, the object must be stored durably, because SQL commits a row that refers to it next.
         """
 
     def read(self, key: str, offset: int, size: int) -> bytes:
         """Return exactly `size` bytes of an object from the byte `offset` on.
 
         Raises:
-            ArtifactMissing: there is no such object, or it ends before.
+            ArtifactMissing: there is no such object, or it is shorter.
             ValueError: `offset` or `size` is negative.
         """
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects, at most 500 at a time; those that are not there are no error.
+        """Remove objects, at most 500 at a time; missing objects are no error.
 
-        Where this raises some of them may be gone: the same keys are given again later.
+        If this raises, some of the objects may have been removed: the same keys are given again later.
         """
 
     def keys(self, *, older_than: datetime) -> Iterator[str]:
         """Yield the key of every object last written before an aware time, in any order and in bounded memory.
 
-        Objects may come and go while this is read, some of them deleted by whoever reads it. What else lies in the same
-        place, files of the host's say, is passed over.
+        Objects may be written and deleted while the caller iterates, also by the caller. Anything else in the same place,
+        such as the host's own files, is skipped.
         """
 
     def uri(self, key: str) -> str | None:
-        """Return what another program opens, a path or a URL in one line; None where nothing outside this process can.
+        """Return the path or URL, in one line, at which other programs find an object; None if they cannot read it.
 
-        It is asked for keys whose object is not written yet, too.
+        The object need not have been written yet.
         """
 
 
 @runtime_checkable
 class KeepsDrafts(Protocol):
-    """What a store has besides where a process that dies in `write` leaves bytes behind that are no object yet."""
+    """Further methods of a store in which a process that dies in `write` leaves a draft: bytes that are no object yet."""
 
     def drafts(self, *, older_than: datetime, folder: str | None = None) -> Iterator[str]:
-        """Yield a name of each that nobody writes any more, last written before a time; `folder`: of keys that begin so."""
+        """Yield the name of each draft that nobody writes any more and that was last written before `older_than`.
+
+        `folder` limits this to drafts of keys that begin with it.
+        """
 
     def take_drafts(self, *, older_than: datetime, folder: str | None = None) -> int:
-        """Remove them and return how many; what is being written stays, whatever its age."""
+        """Remove these drafts and return how many; a draft that is being written stays, whatever its age."""
 
 
 def check_store(store: Any) -> None:
-    """Raise ConfigurationError for what is no store, or has a name that SQL cannot keep."""
+    """Raise ConfigurationError if a value is no store, or its name cannot be kept in SQL."""
     if isinstance(store, type) or not isinstance(store, BlobStore):
         raise ConfigurationError(
             f"blobs={_named(store)}: expected a store, as FileStore(folder) or ObjectStore(url) of byref.stores"
@@ -104,17 +107,17 @@ def check_store(store: Any) -> None:
 
 
 def _named(store: Any) -> str:
-    """What was given instead, without its value: a URL may have a key in it."""
+    """Return the type of a wrong value, but not the value itself, because a URL may contain a secret."""
     return store.__name__ if isinstance(store, type) else f"{type(store).__name__}(…)"
 
 
 def is_model_readable(store: object) -> bool:
-    """Tell whether the host said of a store that its model reads at the store's paths, with tools of the host's."""
+    """Tell whether the host declared that its model can read the store's objects at their paths."""
     return getattr(store, "model_readable", False) is True
 
 
 def check_model_readable(store: BlobStore) -> None:
-    """Raise ConfigurationError where a store says that models read at its paths, and has none at which they could."""
+    """Raise ConfigurationError if a store declares `model_readable`, but has no paths at which a model could read."""
     said: object = getattr(store, "model_readable", False)
     if type(said) is not bool:
         raise ConfigurationError(f"model_readable={said!r:.100}: expected True or False")
@@ -126,5 +129,5 @@ def check_model_readable(store: BlobStore) -> None:
 
 
 def is_shown(path: object) -> TypeGuard[str]:
-    """Tell whether a path or URL is one line of text, and no longer than a model is shown."""
+    """Tell whether a path or URL is one line of printable text of at most `URI_CHARS`."""
     return isinstance(path, str) and path.isprintable() and len(path) <= URI_CHARS
