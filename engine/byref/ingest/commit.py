@@ -1,7 +1,7 @@
-"""Commit: the bytes are brought to the store, and one short transaction, under the lock of the session's row, does the rest.
+"""Commit: the bytes are written to the store, and one short transaction, under the lock of the session's row, does the rest.
 
-It numbers the step, looks whether the plan still holds, publishes the bytes, binds names, renders the text with those names
-in it and appends to the ledger. Where the plan does not hold it is rolled back whole.
+The transaction numbers the step, checks that the plan still holds, publishes the bytes, binds names, renders the text with those
+names, and appends to the ledger. If the plan does not hold, it is rolled back completely.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from byref.policy.routes import Route
 
 
 class AnsweredBefore(Exception):
-    """The same output was given before under the same call id, since the outlook."""
+    """Since the outlook, another commit recorded the same output under the same call id."""
 
     def __init__(self, entry: ledger.Entry) -> None:
         super().__init__(entry.step)
@@ -38,12 +38,12 @@ class AnsweredBefore(Exception):
 
 
 def commit(prepared: Prepared, plan: Plan, outlook: Outlook, stage: Stage) -> Result:
-    """Store an output as planned and return what the model reads of it.
+    """Store an output as planned and return the result that the model reads.
 
     Raises:
-        Replan: the plan does not hold; nothing of it is written but what is staged.
-        AnsweredBefore: somebody else was faster with the same call.
-        StorageFailure: the database failed, or the store of objects did.
+        Replan: the plan does not hold. Only staged bytes were written, which nobody sees.
+        AnsweredBefore: another process was faster with the same call.
+        StorageFailure: the database or the object store failed.
     """
     stage.bring(plan.artifacts, outlook)
     if not plan.replacements and prepared.ingested is not None:
@@ -53,16 +53,16 @@ def commit(prepared: Prepared, plan: Plan, outlook: Outlook, stage: Stage) -> Re
 
 @dataclass
 class Composed:
-    """What the model reads of an output's blocks, some of them replaced."""
+    """The content that the model reads for an output's blocks, some of which are replaced."""
 
     content: str | list[Any]
     tokens: int
     places: list[int]
-    """Of each replacement, in content of several blocks."""
+    """The position of each replacement in `content`; empty if that is not a list of several blocks."""
 
 
 def compose(prepared: Prepared, plan: Plan, rendered: Sequence[Rendered]) -> Composed:
-    """Put what replacements rendered in the place of the first of their blocks; their other blocks are left out."""
+    """Put each rendered replacement in the place of its first block; its other blocks are left out."""
     if not plan.replacements:
         return Composed(prepared.content, prepared.tokens, [])
     texts = {id(each.blocks[0]): shown.content for each, shown in zip(plan.replacements, rendered, strict=True)}
@@ -81,7 +81,7 @@ def compose(prepared: Prepared, plan: Plan, rendered: Sequence[Rendered]) -> Com
 
 
 class _Transaction:
-    """The work of one transaction. The database may have it run again: each run has an object of its own."""
+    """The work of one transaction. The database may run it again, so each run gets its own object, with no state left over."""
 
     def __init__(self, connection: Connection, prepared: Prepared, plan: Plan, outlook: Outlook, stage: Stage) -> None:
         self._connection = connection
@@ -93,9 +93,9 @@ class _Transaction:
         self._variables: list[Variable] = []
 
     def run(self) -> Result:
-        """Lock, look, write; return what became of the output."""
+        """Lock the session, check the plan and write; return the result."""
         connection, scope, plan = self._connection, self._scope, self._plan
-        # Where the tokens are known before the lock, taking the step reserves them too, which saves a statement.
+        # If the tokens are known before the lock, taking the step reserves them too, which saves a statement.
         is_certain = not plan.replacements and not plan.needs_headroom
         self._turn = ledger.take_step(connection, scope.row, self._prepared.tokens if is_certain else 0)
         self._check()
@@ -107,7 +107,7 @@ class _Transaction:
             artifacts = self._publish(each.artifacts)
             names = [variable.name for variable in self._variables[bound:]]
             kept = [Reference(artifact.id, artifact.location) for artifact in artifacts]
-            # Rendering takes milliseconds: where a host's event loop runs this transaction, it is done on another thread.
+            # Rendering takes milliseconds. If a host's event loop runs this transaction, another thread renders, not the loop.
             text = scope.compute(lambda: each.builder.render(names, self._turn.step, kept))  # noqa: B023  run at once
             if each.is_no_smaller(text):
                 raise Replan("not_smaller", each)
@@ -129,9 +129,9 @@ class _Transaction:
         )
 
     def _check(self) -> None:
-        """See that the plan holds: now nobody else writes to the session.
+        """Check that the plan holds. The lock is held now, so nobody else writes to the session.
 
-        What the outlook said of the ledger is true as long as nobody took a step since.
+        The outlook's view of the ledger is still true if nobody took a step since.
         """
         connection, prepared, plan, turn = self._connection, self._prepared, self._plan, self._turn
         has_moved = self._outlook.same is not None or turn.step != self._outlook.step
@@ -142,7 +142,7 @@ class _Transaction:
         if plan.needs_headroom and not has_headroom(prepared, sum(block.tokens for block in plan.rest(prepared)), turn):
             raise Replan("headroom")
         if plan.reason == "headroom" and has_headroom(prepared, prepared.tokens, turn):
-            # It was refused without the lock, and a usage or a compaction came in between.
+            # It was refused without the lock, and a report of usage or a compaction since then made room.
             fitting = whole_plan(prepared) if prepared.ingested is None else None
             if fitting is not None and fitting.route is Route.INLINE:
                 self._plan = plan = fitting
@@ -158,7 +158,7 @@ class _Transaction:
                 raise Replan("quota", excess=excess)
 
     def _publish(self, several: Sequence[PlannedArtifact]) -> list[Artifact]:
-        """Make artifacts of what is staged and bind their variables."""
+        """Make artifacts of the staged bytes and bind their variables."""
         if not several:
             return []
         connection, scope, step = self._connection, self._scope, self._turn.step
@@ -193,7 +193,7 @@ class _Transaction:
         stands = (
             [[at, *some] for at, some in zip(composed.places, replaced_rows, strict=True)] if composed.places else []
         )
-        own = rows or beside_rows  # what passes whole has nothing but what is kept beside it
+        own = rows or beside_rows  # an output that passes whole has only the artifacts kept beside it
         more: dict[str, Any] = {
             "blocks": len(prepared.blocks) if isinstance(composed.content, list) else None,
             "stands": stands,
@@ -221,7 +221,7 @@ class _Transaction:
         }
 
     def _numbers(self) -> dict[str, Any]:
-        """What `explain` says of the decision."""
+        """Return the numbers behind the decision, for `explain`."""
         scope, plan, verdict, turn = self._scope, self._plan, self._prepared.verdict, self._turn
         compared: Any = verdict
         if plan.reason == "headroom":

@@ -1,4 +1,4 @@
-"""Fallback: what the model reads of an output that cannot be stored, so that the turn goes on."""
+"""Fallback: the result for an output that cannot be stored, so that the turn can go on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOTE = "INCOMPLETE: the whole output could not be stored; only a new call gives
 
 
 def unstored(prepared: Prepared) -> Result:
-    """Return an output whole where it fits by itself, else cut; a stream that was too large to be held is always cut."""
+    """Return an output whole if it fits by itself, else cut. A stream that was too large for memory is always cut."""
     plan = _plan(prepared)
     rendered = [each.builder.render([], 0, []) for each in plan.replacements]
     composed = compose(prepared, plan, rendered)
@@ -26,13 +26,13 @@ def unstored(prepared: Prepared) -> Result:
 
 
 def accounted(prepared: Prepared) -> Result:
-    """Return the same, and record it in the ledger where only the store of objects failed.
+    """Return the result of `unstored`; if only the object store failed, record it in the ledger, too.
 
-    It is recorded under no call id: given again, the output is stored.
+    It is recorded without a call id, so that the output is stored when the same call is processed again.
     """
     if prepared.scope.objects is None:
-        return unstored(prepared)  # it is the database that failed
-    anonymous = replace(prepared, call_digest=None)  # with it, the next try would be answered with this one's result
+        return unstored(prepared)  # without an object store, the database has failed, and it holds the ledger
+    anonymous = replace(prepared, call_digest=None)  # with the digest, the next try would get this result as a replay
     try:
         with Stage(anonymous) as stage:
             return commit(anonymous, _plan(anonymous), UNKNOWN, stage)
@@ -41,7 +41,7 @@ def accounted(prepared: Prepared) -> Result:
 
 
 def _plan(prepared: Prepared) -> Plan:
-    """All blocks that could be stored cut as one, where they do not fit by themselves and are smaller so."""
+    """Return a plan that cuts all storable blocks as one text, if the output does not fit and the cut text is smaller."""
     blocks = prepared.storable
     if blocks and (prepared.ingested is not None or not prepared.verdict.fits):
         brief = Brief(prepared, blocks, unstored=_NOTE, most_shown=prepared.scope.policy.truncate_tokens)

@@ -1,4 +1,4 @@
-"""Streams that are too large to be held: they are staged and described in one pass, before anything is decided about them."""
+"""Ingestion of streams that are too large for memory: they are staged and described in one pass, before they are planned."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ from byref_sandbox import jsontext
 
 _DECODER = json.JSONDecoder()
 _CUT = 32
-"""Characters at the end that may be no JSON for the sole reason that they are cut."""
+"""A JSON error in the last characters of a cut text does not count: the cut itself may cause it."""
 
 
 @dataclass(eq=False)
 class Ingested:
-    """A stream that has passed by: its description, and where its bytes are staged. It belongs to one call."""
+    """A stream that was read to its end: its description, and its staged bytes. It belongs to one call."""
 
     block: Large | LargeMedia
     stored: Staged | StorageFailure
-    """The staged blob, or why nothing is staged."""
+    """The staged blob, or the failure because of which there is none."""
     is_text: bool
-    """It came in pieces of text."""
+    """Whether it arrived in pieces of text rather than bytes."""
     instructions: str | None = None
-    """What was taken out of it."""
+    """The instructions that were removed from it."""
 
     @property
     def staged(self) -> Staged:
-        """What was staged; raises StorageFailure where nothing was."""
+        """The staged blob; raises StorageFailure if there is none."""
         if isinstance(self.stored, StorageFailure):
             raise self.stored
         return self.stored
 
     def read_back(self) -> None:
-        """Hold it in memory after all, for it passes whole."""
+        """Load it into memory, because it passes whole. The commit calls this before its transaction begins."""
         self.block.data  # noqa: B018  read once
 
     def lose(self) -> None:
-        """Note that what was staged is gone: a sweep took it, for the stream was read long ago."""
+        """Record that the staged bytes are gone: a sweep deleted them, because the stream was read long ago."""
         self.stored = StorageFailure("the stream was swept before it was committed, and does not come again")
 
 
 @contextmanager
 def settled(scope: Scope, received: object) -> Iterator[set[int]]:
-    """At the end delete what is staged of a large stream, unless its blob's id was put into the set that this gives."""
+    """Delete the staged blob of a large stream at the end, unless the caller added its id to the set that this yields."""
     used: set[int] = set()
     try:
         yield used
@@ -73,8 +73,8 @@ def settled(scope: Scope, received: object) -> Iterator[set[int]]:
 def of_tool(scope: Scope, output: object, tool: str, *, is_error: bool) -> object:
     """Return what a tool returned: itself, a stream as the text or bytes that it gives, and a large one as `Ingested`.
 
-    It is collected in memory whatever its size where the policy needs it there. Where the store fails, a stream is
-    described all the same if the policy lets the turn go on. What the stream raises passes on, and nothing of it is kept.
+    It is collected in memory, whatever its size, if the policy needs it whole. If the store fails, the stream is still described,
+    provided that the policy lets the turn go on. An exception of the stream passes on, and nothing of the stream is kept.
     """
     policy, shaping = scope.policy.for_tool(tool), scope.policy.tool(tool)
     shapes = not is_error and (shaping.mapper is not None or shaping.template is not None)
@@ -87,15 +87,15 @@ def of_tool(scope: Scope, output: object, tool: str, *, is_error: bool) -> objec
 
 
 def of_host(scope: Scope, value: object, content_type: str | None) -> object:
-    """Return a value that the host stores, as `of_tool`; bytes are what `content_type` says. A failing store raises."""
+    """Return a value that the host stores, like `of_tool`; bytes have the given `content_type`. A failing store raises."""
     stream = read(value, most=scope.policy.max_artifact_bytes, collected=COLLECTED, write=_array)
     return _ingest(scope, stream, content_type, survives=False, lifts=False) if type(stream) is Stream else stream
 
 
 def _ingest(scope: Scope, stream: Stream, content_type: str | None, *, survives: bool, lifts: bool) -> object:
-    """Stage a stream, without its instructions where it `lifts` them; bytes of UTF-16 come back whole.
+    """Stage a stream. With `lifts`, its instructions are removed. UTF-16 or UTF-32 is not staged but returned as bytes.
 
-    `survives`: where the store fails, the stream is described all the same.
+    With `survives`, the stream is described even if the store fails.
     """
     if scope.row != NO_ROW:
         scope.ask(lambda connection: ledger.see_that_it_is_open(connection, scope.row))
@@ -115,7 +115,7 @@ _Stage = Callable[[Iterator[bytes]], tuple[Ingested, Scanned]]
 
 
 def _stage_without_instructions(scope: Scope, pieces: Iterator[bytes], stage: _Stage) -> Ingested:
-    """Stage a stream without its instructions, and once more with them if it is no JSON after all."""
+    """Stage a stream without its instructions. If it turns out not to be JSON, stage it once more with the removed bytes."""
     lifting = Lifting()
     ingested, scanned = stage(lifting.passing(pieces))
     if scanned.is_json:
@@ -162,7 +162,7 @@ def _stage(
     load = partial(_read_back, scope, stored)
     scanned = scanner.finish()
     block: Large | LargeMedia
-    # What only looks like a document is text if it is UTF-8.
+    # Bytes that only look like a document are text if they are valid UTF-8.
     if declared is None and (is_textual(guessed) or (guessed == OCTETS and not scanned.lossy)):
         block = Large(scanned, digest.digest(), load, is_written=stream.is_written)
     else:
@@ -176,7 +176,7 @@ def _array(records: list[object]) -> bytes:
 
 
 def _guessed(first: bytes, *, is_text: bool) -> str:
-    """Return the content type by the beginning: a store wants it before the end is known."""
+    """Guess the content type from the first piece: a store needs it before the end is known."""
     sniffed = None if is_text else media.sniffed(first)
     if sniffed is not None:
         return sniffed
@@ -184,7 +184,7 @@ def _guessed(first: bytes, *, is_text: bool) -> str:
 
 
 def _may_be_json(beginning: bytes) -> bool:
-    """Tell whether an object or array begins here, and, if it is the whole of one, nothing else follows."""
+    """Tell whether the text may be JSON: it begins like an object or array, and nothing follows one that ends here."""
     if jsontext.is_too_deep(beginning):
         return True
     text = beginning.decode("utf-8", "ignore").removeprefix("\ufeff").lstrip()

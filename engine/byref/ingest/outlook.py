@@ -1,4 +1,4 @@
-"""The outlook: what the database says of an output before it is planned, without a lock."""
+"""The outlook: a look at the database, without a lock, before an output is planned."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from byref.ingest.prepare import Prepared
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A session at one moment, and what it knows of an output."""
+    """The state of a session at one moment, and its earlier records of an output."""
 
     step: int
-    """The session's next: as long as it is, nothing that the ledger said has changed."""
+    """The session's next step. As long as it is the same, the ledger has not changed."""
     same: int | None
-    """The step that recorded the same content under the same call id."""
+    """The step that recorded the same content under the same call id, if any."""
     given: Given
     standing: Standing
     stored_bytes: int
-    """Bytes that the session has stored, by what its row keeps: what came last is not among them."""
+    """Bytes that the session has stored, as its row says; the latest writes are not included."""
 
 
 UNKNOWN = Outlook(0, None, NEVER, Standing(base=0, base_output=None, pending=0, reported=1, estimated=1), 0)
-"""Of an output for which nobody looked."""
+"""The outlook of an output for which the database was not asked."""
 
 _OF_SESSION = SessionRow.id == bindparam("of_session")
 _LOOK = select(*ledger.BEFORE, SessionRow.stored_bytes, ledger.ANY_STEP).where(_OF_SESSION)
@@ -36,21 +36,21 @@ _LOOK_AT_THE_SAME = select(*ledger.BEFORE, SessionRow.stored_bytes, *ledger.CAME
 
 
 def may_be_replayed(prepared: Prepared) -> bool:
-    """Tell whether it pays to look for the same output under the same call id before the commit does so under its lock."""
+    """Tell whether it pays to look for the same output under the same call id now. The commit does so again under its lock."""
     return prepared.call_digest is not None and prepared.size >= prepared.scope.policy.min_threshold_bytes
 
 
 def look(prepared: Prepared) -> Outlook:
-    """Return what is known of an output: nothing, if the session is gone, or if the plan needs none of it."""
+    """Return the outlook of an output; `UNKNOWN` if the session is gone, or if the plan does not need the outlook."""
     needs = may_be_replayed(prepared) or not prepared.verdict.fits or prepared.verdict.reason == "fits"
     return look_again(prepared) if needs else UNKNOWN
 
 
 def look_again(prepared: Prepared) -> Outlook:
-    """Return what is known of an output now.
+    """Return the current outlook of an output.
 
-    Most content is new, and then one short statement is enough: PostgreSQL plans it in a tenth of the time of the other,
-    which sees one moment by itself.
+    Most content is new, and for that one short statement is enough: PostgreSQL plans it in a tenth of the time of the second
+    one. For known content, the second statement reads everything again, so that all of it is of one moment.
     """
     about = {"of_session": prepared.scope.row, "content": prepared.digest}
 

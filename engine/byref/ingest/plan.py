@@ -1,7 +1,7 @@
-"""Plan: what an output may become, decided and described before anything is written.
+"""Plan: the route of an output, and the form of each of its blocks, decided before anything is written.
 
-A plan is made from the prepared output and the outlook alone: it asks no database and stores no byte. Where the commit
-finds that it does not hold, it raises `Replan`, and `next_plan` says what comes instead.
+A plan is made only from the prepared output and the outlook: it reads no database and stores no byte. If the commit finds that
+the plan does not hold, it raises `Replan`, and `next_plan` makes the next one.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from byref.policy.routes import Route
 logger = logging.getLogger("byref")
 
 SCHEMA_CHARS = 262_144
-"""Most of a kept schema whose maps had to be folded."""
+"""Maximum characters of a stored schema whose maps had to be folded."""
 LEAST_ENVELOPE = 300
-"""Tokens under which an envelope says too little: of many blocks the largest have one each, the others share one."""
+"""Minimum tokens of a useful envelope. If the budget is too small for one per block, the smaller blocks share one."""
 _UNSTORED = "INCOMPLETE: nothing of this was stored, for {knob} would be passed. Ask the tool for less if need be."
 _FITTING = ("disabled", "own_tool", "error", "below_floor", "fits")
-"""Reasons for which an output passes, and is not stored."""
+"""Reasons for which an output passes whole and is not stored."""
 
 
 @dataclass
@@ -47,25 +47,25 @@ class PlannedArtifact:
     block: Measured
     about: Description
     parts: Sequence[Part]
-    """The first is the whole."""
+    """The first one is the whole block."""
 
 
 @dataclass
 class Replacement:
-    """What stands for some blocks of an output, and what is stored of them."""
+    """A text that takes the place of some blocks of an output, and the artifacts that store these blocks."""
 
     builder: Builder
     blocks: Sequence[Measured]
     artifacts: list[PlannedArtifact] = field(default_factory=list)
-    """In the order of the blocks; empty: nothing is stored."""
+    """The artifacts in the order of the blocks; empty if nothing is stored."""
 
     @property
     def tokens(self) -> int:
-        """Of the blocks."""
+        """The tokens of the blocks."""
         return sum(block.tokens for block in self.blocks)
 
     def is_no_smaller(self, rendered: Rendered) -> bool:
-        """Tell whether what stands for the blocks takes as much as they do."""
+        """Tell whether the replacement takes at least as many bytes or tokens as the blocks themselves."""
         written = len(rendered.content.encode("utf-8", "surrogatepass"))
         return written >= sum(block.size for block in self.blocks) or rendered.tokens >= self.tokens
 
@@ -77,27 +77,27 @@ class Plan:
     route: Route
     reason: Reason
     replacements: Sequence[Replacement] = ()
-    """The largest first."""
+    """The replacements, the largest first."""
     beside: list[PlannedArtifact] = field(default_factory=list)
-    """What is stored of the blocks that pass as they are: a gate found the output too big, so all of it is kept."""
+    """Artifacts of blocks that pass unchanged: a gate found the output too big, so all of it is stored."""
     needs_headroom: bool = False
-    """Whether what passes as it is has to fit on top of the context."""
+    """Whether the blocks that pass unchanged have to fit on top of the context."""
     replaces_all: bool = False
-    """Every block that can be stored is replaced, though the rest might fit: there was no headroom for it."""
+    """Whether every storable block is replaced, even small ones, because there was no headroom for them."""
     seen: int | None = None
-    """The step at which the context still has the text that a replacement leaves out for being the same."""
+    """The step whose text the context still holds, and which a replacement therefore does not repeat."""
     reconsidered: bool = False
-    """It was refused once for headroom that there was at the commit."""
+    """Whether an earlier plan was refused for headroom that existed at the commit; this one is not refused for it again."""
     excess: Excess | None = None
-    """The quota for which nothing is stored."""
+    """The quota because of which nothing is stored."""
 
     @property
     def artifacts(self) -> list[PlannedArtifact]:
-        """All that is to be stored."""
+        """All artifacts to store."""
         return [*(artifact for each in self.replacements for artifact in each.artifacts), *self.beside]
 
     def rest(self, prepared: Prepared) -> list[Measured]:
-        """The blocks that pass as they are."""
+        """Return the blocks that pass unchanged."""
         gone = {id(block) for each in self.replacements for block in each.blocks}
         return [block for block in prepared.blocks if id(block) not in gone]
 
@@ -105,9 +105,9 @@ class Plan:
 class Replan(Exception):
     """The plan does not hold.
 
-    Its `reason` is one of these. `headroom`: what passes no longer fits. `room`: there is headroom after all. `forgotten`:
-    the text that the plan relied on was compacted away. `quota`: the `excess` would be passed. `not_smaller`: one
-    `replacement` is as large as what it stands for. `blob_gone`: bytes that were ready are not there any more.
+    Its `reason` is one of these. `headroom`: the passing blocks no longer fit. `room`: there is headroom after all. `forgotten`:
+    a text that the plan relied on was compacted away. `quota`: the plan would exceed a quota, by `excess`. `not_smaller`: one
+    `replacement` is as large as its blocks. `blob_gone`: bytes that were prepared no longer exist.
     """
 
     def __init__(
@@ -123,14 +123,14 @@ class Replan(Exception):
 
     @property
     def has_moved(self) -> bool:
-        """Whether the session is another one than the outlook says."""
+        """Whether the session has changed since the outlook, so that a new one is needed."""
         return self.reason in ("headroom", "room", "forgotten")
 
 
 def first_plan(prepared: Prepared, outlook: Outlook, *, roomy: bool = False) -> Plan:
-    """Return what the gates and the policy ask for, as far as can be told before the commit.
+    """Return the plan that the gates and the policy ask for, as far as they can decide before the commit.
 
-    `roomy`: leave it to the commit whether there is headroom.
+    With `roomy`, headroom is left for the commit to check.
     """
     plan = whole_plan(prepared)
     if plan is None or (plan.route is Route.WHOLESALE and _seen(prepared, outlook) is not None):
@@ -141,7 +141,7 @@ def first_plan(prepared: Prepared, outlook: Outlook, *, roomy: bool = False) -> 
 
 
 def next_plan(prepared: Prepared, plan: Plan, changed: Replan, outlook: Outlook) -> Plan:
-    """Return what comes after a plan that did not hold."""
+    """Return the plan to try after one that did not hold."""
     match changed.reason:
         case "headroom":
             following = _offload(prepared, "headroom", outlook, everything=True)
@@ -161,7 +161,7 @@ def next_plan(prepared: Prepared, plan: Plan, changed: Replan, outlook: Outlook)
 
 
 def whole_plan(prepared: Prepared) -> Plan | None:
-    """Return how an output passes whole, if there is headroom where it needs some; None where it does not in any case."""
+    """Return the plan by which an output passes whole, if its headroom is confirmed later; None if it cannot pass whole."""
     policy, verdict = prepared.scope.policy, prepared.verdict
     if verdict.fits:
         return Plan(Route.INLINE, verdict.reason, needs_headroom=verdict.reason == "fits")
@@ -176,23 +176,23 @@ def whole_plan(prepared: Prepared) -> Plan | None:
 
 
 def has_headroom(prepared: Prepared, tokens: int, standing: Standing) -> bool:
-    """Tell whether so many tokens fit on top of the context."""
+    """Tell whether this many tokens fit on top of the context."""
     return headroom(prepared, tokens, standing).fits
 
 
 def headroom(prepared: Prepared, tokens: int, standing: Standing) -> Verdict:
-    """Judge so many tokens, by our count, on top of the context, by the provider's."""
+    """Judge whether tokens fit on top of the context. The tokens are in our count, the context in the provider's."""
     scope = prepared.scope
     return gates.headroom(scope.policy, tokens=standing.expected(tokens), context=standing.context, window=scope.window)
 
 
 def new_id(scope: Scope) -> str:
-    """Return a fresh id for an artifact, as the envelope's form has them."""
+    """Return a new artifact id of the kind that the envelope form uses."""
     return store.new_id(as_uuid=_form(scope).has_uuids)
 
 
 def is_too_large(prepared: Prepared, block: Measured) -> bool:
-    """Tell whether a block is larger than any that is stored."""
+    """Tell whether a block is too large to be stored under the policy."""
     stored = block.piece.block
     return stored is not None and stored.stored_size > prepared.scope.policy.max_artifact_bytes
 
@@ -206,9 +206,9 @@ def _is_plaintext(block: Measured) -> bool:
 
 
 def _keep_beside(prepared: Prepared, plan: Plan) -> Plan:
-    """Have what passes as it is stored as well, where a gate found the output too big and a quota allows it.
+    """Also store the blocks that pass unchanged, if a gate found the output too big and the quotas allow it.
 
-    Beside blocks that are replaced, small ones are not kept: a caption is no data.
+    If other blocks are replaced, small ones are not stored: a caption, for example, is not data.
     """
     if plan.reason in _FITTING or prepared.is_error or plan.excess is not None:
         return plan
@@ -226,10 +226,10 @@ def _offload(
     everything: bool = False,
     excess: Excess | None = None,
 ) -> Plan:
-    """Choose what is to go and its routes, by kind and by the tools there are, and make its builders.
+    """Choose the blocks to replace, choose a route for each by its kind and the session's tools, and make the builders.
 
-    Of several blocks the largest go until the rest fits, or `everything` does. With an `excess` all of it is shortened
-    and nothing stored.
+    Of several blocks the largest are replaced until the rest fits; with `everything`, all of them. With an `excess`, they are
+    shortened and nothing is stored.
     """
     groups = _groups(prepared, _chosen(prepared, outlook.standing, everything=everything))
     every = [_replacement(prepared, group, len(groups), outlook, excess) for group in groups]
@@ -250,7 +250,7 @@ def _offload(
 
 
 def _without(prepared: Prepared, plan: Plan, refused: Replacement | None) -> Plan:
-    """The plan without one of its replacements, whose blocks pass as they are."""
+    """Return the plan without one of its replacements; the blocks of that one pass unchanged."""
     left = [each for each in plan.replacements if each is not refused]
     if not left:
         return _keep_beside(prepared, Plan(Route.INLINE, "not_smaller"))
@@ -258,14 +258,14 @@ def _without(prepared: Prepared, plan: Plan, refused: Replacement | None) -> Pla
 
 
 def _settled(prepared: Prepared, plan: Plan) -> Plan:
-    """Say whether what a plan lets pass as it is has to fit; what is less than the floor always may."""
+    """Set whether the unchanged blocks of a plan need headroom. Blocks that together stay below the floor never do."""
     rest = sum(block.weight for block in plan.rest(prepared))
     plan.needs_headroom = rest > 0 and rest >= prepared.scope.policy.min_threshold_bytes
     return plan
 
 
 def _chosen(prepared: Prepared, standing: Standing, *, everything: bool) -> list[Measured]:
-    """The blocks that are to go, in their order."""
+    """Return the blocks to replace, in their order."""
     scope, policy, storable = prepared.scope, prepared.scope.policy, prepared.storable
     if everything or len(prepared.blocks) == 1 or prepared.is_error or _form(scope).takes_all_blocks:
         return storable
@@ -281,7 +281,7 @@ def _chosen(prepared: Prepared, standing: Standing, *, everything: bool) -> list
 
 
 def _groups(prepared: Prepared, chosen: Sequence[Measured]) -> list[list[Measured]]:
-    """The blocks that go, those together that one replacement stands for."""
+    """Group the blocks to replace: one replacement stands for each group."""
     if not chosen:
         return []
     policy, route = prepared.scope.policy, _route(prepared, chosen)
@@ -299,7 +299,7 @@ def _groups(prepared: Prepared, chosen: Sequence[Measured]) -> list[list[Measure
 def _replacement(
     prepared: Prepared, blocks: Sequence[Measured], share: int, outlook: Outlook, excess: Excess | None
 ) -> Replacement:
-    """Replace some blocks, with a share of the budget, and say what is to be stored of them."""
+    """Return the replacement of some blocks, within one of `share` equal parts of the budget, with the artifacts to store."""
     scope, route = prepared.scope, _route(prepared, blocks)
     if route.is_reference and not scope.tools and not scope.reads_paths:
         logger.warning(
@@ -327,7 +327,7 @@ def _log_too_large(prepared: Prepared, blocks: Sequence[Measured]) -> None:
 
 
 def _route(prepared: Prepared, blocks: Sequence[Measured]) -> Route:
-    """Choose where blocks that are too big go, by their kind and by what the session's tools can follow."""
+    """Choose the route of blocks that are too big, by their kind and by the references that the session's tools can follow."""
     policy, tools, form = prepared.scope.policy, prepared.scope.tools, _form(prepared.scope)
     structured = all(block.is_structured for block in blocks)
     follows = prepared.scope.reads_paths or any(
@@ -350,29 +350,30 @@ def _route(prepared: Prepared, blocks: Sequence[Measured]) -> Route:
 
 
 def _may_be_no_smaller(prepared: Prepared, replacement: Replacement) -> bool:
-    """As `is_no_smaller`, before names and ids are known.
+    """Tell the same as `is_no_smaller`, before names and ids are known.
 
-    A text with half as many characters as the blocks have tokens is smaller, and is not counted.
+    A text with at most half as many characters as the blocks have tokens is certainly smaller, so its tokens are not counted.
     """
     rendered = _rehearsed(prepared, replacement)
     return 2 * len(rendered.content) >= replacement.tokens and replacement.is_no_smaller(rendered)
 
 
 def _rehearsed(prepared: Prepared, replacement: Replacement) -> Rendered:
-    """Render with ids and names as the commit may find them, so that what is fitted here fits there."""
+    """Render with ids and names as long as the commit may use, so that a text that fits here also fits there."""
     scope, artifacts = prepared.scope, replacement.artifacts
     kept = [
         Reference(new_id(scope), uri_of(scope.objects, *staging.new_key(scope.place, artifact.about.content_type)))
         for artifact in artifacts
     ]
     names, step = [part.wanted for artifact in artifacts for part in artifact.parts], 1
-    if isinstance(replacement.builder, VariablesBuilder):  # it fits what it shows beside these: names may get that long
+    # This builder fits its schema and preview beside the names, so it rehearses with the longest likely ones.
+    if isinstance(replacement.builder, VariablesBuilder):
         names, step = [f"{name}_99" for name in names], 999_999
     return replacement.builder.render(names, step, kept)
 
 
 def _artifact(prepared: Prepared, block: Measured) -> PlannedArtifact:
-    """What is to be stored of a block, the whole of it named after the tool."""
+    """Return the artifact that stores a block; its variable is named after the tool."""
     stored = block.piece.block
     if not isinstance(stored, Block):
         kind = str(block.shape)
@@ -406,5 +407,5 @@ def _describe(prepared: Prepared, measured: Measured) -> Description:
 
 
 def _seen(prepared: Prepared, outlook: Outlook) -> int | None:
-    """The step at which the model still sees the same text; None of errors, which are shown each time."""
+    """Return the step whose same text the model still sees; None for errors, which are shown each time."""
     return None if prepared.is_error else outlook.given.seen

@@ -1,6 +1,6 @@
-"""Prepare: an output is read into blocks, freed of instructions, mapped, measured and judged by itself.
+"""Prepare: an output is read into blocks; its instructions are removed; it is mapped, measured, and judged by itself.
 
-No SQL is needed for that. A mapper or a template may run in the sandbox.
+This needs no SQL. A mapper or a template may run in the sandbox.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ logger = logging.getLogger("byref")
 
 MAPPED = "applied"
 UNSEEN_TOKENS = 1_600
-"""Of an image whose bytes are elsewhere, where the policy counts images by their bytes."""
+"""Tokens of an image whose bytes are elsewhere, if the policy counts images by their bytes."""
 
 
 @dataclass(eq=False)
 class Measured:
-    """One block of an output, measured."""
+    """One block of an output with its size and tokens."""
 
     piece: Piece
     size: int
-    """UTF-8 bytes of what the model would read, or bytes of an image or document."""
+    """UTF-8 bytes of the text that the model would read, or bytes of an image or document."""
     tokens: int
     digest: bytes
     note: str | None = None
-    """Why text is not structured, where it might have been."""
+    """Why the text is not structured, if it might have been."""
 
     @property
     def weight(self) -> int:
-        """Its bytes as the gates count them: what is seen rather than read weighs what its tokens do, if that is more."""
+        """Its bytes as the gates count them. An image or document counts by its tokens, if that gives more bytes."""
         is_text = isinstance(self.piece.block, Block)
         return self.size if is_text else max(self.size, self.tokens * gates.BYTES_PER_TOKEN)
 
     @cached_property
     def schema(self) -> Schema | None:
-        """The schema of a structured block; None of any other, and of JSON that is nested too deeply to be described."""
+        """The schema of a structured block; None for any other block, and for JSON that nests too deeply to be described."""
         block = self.piece.block
         if not isinstance(block, Block) or block.kind != "json":
             return None
@@ -64,7 +64,7 @@ class Measured:
             try:
                 return infer(block.parsed[1], plain=not block.from_value)
             except (NotPlain, TooDeep):
-                # A Python value that is not exactly JSON, or very deep: its JSON text says what it is to everybody else.
+                # The Python value is not exactly JSON, or very deep; so the schema is that of its stored JSON.
                 value = block.reparse()
                 return infer(value, plain=True) if block.kind == "json" else None
         except TooDeep as error:
@@ -79,7 +79,7 @@ class Measured:
 
     @cached_property
     def shape(self) -> dict[str, str] | str:
-        """Its shape in words: of an object those of each member."""
+        """Its shape in words; of an object, the shape of each member."""
         block = self.piece.block
         if isinstance(block, Media):
             return block.words
@@ -88,10 +88,10 @@ class Measured:
 
 @dataclass(eq=False)
 class Prepared:
-    """An output, read and measured. It belongs to one call, and is used on one thread at a time."""
+    """An output that was read and measured. It belongs to one call, and is used on one thread at a time."""
 
     scope: Scope
-    """With the policy for this tool's outputs."""
+    """The session's scope, with the policy for this tool's outputs."""
     tool: str
     blocks: Sequence[Measured]
     verdict: Verdict
@@ -102,33 +102,33 @@ class Prepared:
     arguments: str | None
     instructions: str | None
     mapped: str | None
-    """What became of the tool's mapper, None if it has none."""
+    """The outcome of the tool's mapper or template; None if none ran."""
     ingested: Ingested | None
-    """The stream that it came as, if that was too large to be held."""
+    """The stream that the output arrived as, if it was too large for memory."""
 
     @cached_property
     def count(self) -> Callable[..., int]:
-        """Counts the tokens of what stands for the output, as `Scope.count`, each text once."""
+        """A function like `Scope.count` that counts each text only once: builders measure the same texts several times."""
         return cache(self.scope.count)
 
     @cached_property
     def tokens(self) -> int:
-        """Of all blocks."""
+        """The tokens of all blocks."""
         return sum(block.tokens for block in self.blocks)
 
     @cached_property
     def size(self) -> int:
-        """Of all blocks, in bytes."""
+        """The bytes of all blocks."""
         return sum(block.size for block in self.blocks)
 
     @property
     def storable(self) -> list[Measured]:
-        """The blocks whose bytes are here."""
+        """The blocks whose bytes are available; the others only name a place elsewhere."""
         return [block for block in self.blocks if block.piece.block is not None]
 
     @property
     def content(self) -> str | list[Any]:
-        """What the model reads where the output passes whole: text, or the blocks as they came."""
+        """The content that the model reads if the output passes whole: text, or the blocks as they arrived."""
         [first, *more] = self.blocks
         if not more and first.piece.original is None and isinstance(first.piece.block, Block):
             return first.piece.block.text
@@ -146,7 +146,7 @@ class Prepared:
         artifacts: Iterable[Artifact] = (),
         variables: Iterable[Variable] = (),
     ) -> Result:
-        """Return what became of the output."""
+        """Return the result of the call, with the fields that every result of this output shares."""
         return Result(
             content=content,
             route=route,
@@ -163,7 +163,7 @@ class Prepared:
         )
 
     def discard(self) -> None:
-        """Free what was parsed; nothing of the output is used any more."""
+        """Free the parsed values. The output must not be used afterwards."""
         for measured in self.storable:
             assert measured.piece.block is not None
             measured.piece.block.discard()
@@ -189,7 +189,7 @@ def prepare(
         if mapped != MAPPED:
             logger.warning("the mapper of %r %s", tool, mapped)
         message = from_mapper or message
-    parses = scope.policy.enabled and not is_own_tool  # what passes whole in any case need not be parsed
+    parses = scope.policy.enabled and not is_own_tool  # an output that passes whole in any case need not be parsed
     blocks = [_measured(scope, piece, parses=parses) for piece in pieces]
     verdict = gates.per_output(
         scope.policy,
@@ -220,7 +220,7 @@ def prepare(
 
 
 def _lift_instructions(pieces: list[Piece]) -> str | None:
-    """Take the instructions out of every block and return the first."""
+    """Remove the instructions from every block of the list, in place, and return the first ones."""
     first = None
     for at, piece in enumerate(pieces):
         if piece.block is None and type(piece.original) is dict:
@@ -235,10 +235,10 @@ def _lift_instructions(pieces: list[Piece]) -> str | None:
 
 
 def _map(scope: Scope, shaping: ToolPolicy, pieces: list[Piece]) -> tuple[list[Piece], str | None, str, bool]:
-    """Shape the blocks as the tool's policy says.
+    """Apply the tool's mapper and template to the blocks.
 
-    Returns the blocks, instructions, what became of the mapping, and whether the result says that it is an error. Of
-    several blocks the structured ones are mapped; all of them, or, where one fails, none.
+    Returns the blocks, the instructions found in the results, the outcome of the mapping as text, and whether a result says
+    that it is an error. Of several blocks only the structured ones are mapped, if there are any; if one of them fails, none is.
     """
     texts = [piece for piece in pieces if isinstance(piece.block, Block)]
     structured = [piece for piece in texts if isinstance(piece.block, Block) and piece.block.kind == "json"]

@@ -1,4 +1,4 @@
-"""Process: the way of one output, stage after stage, each in a module of its own."""
+"""Processing of one output: it runs the stages in order, each of which has its own module."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from byref_sandbox.jsontext import collector_paused
 logger = logging.getLogger("byref")
 
 ATTEMPTS = 8
-"""Plans one output may go through before its commit is given up."""
+"""Maximum plans that are tried for one output."""
 
 
 def process(
     scope: Scope, output: object, *, tool: str, call_id: str | None, arguments: object, is_error: bool
 ) -> Result:
-    """Take one tool output into the session and return what the model reads of it; see `Session.process`."""
-    received = ingested.of_tool(scope, output, tool, is_error=is_error)  # a large stream is stored while it comes
+    """Take one tool output into the session and return the result that the model reads; see `Session.process`."""
+    received = ingested.of_tool(scope, output, tool, is_error=is_error)  # stores a large stream while it arrives
     with ingested.settled(scope, received) as used, collector_paused():
         prepared = prepare(scope, received, tool, call_id, arguments, is_error)
         try:
@@ -38,7 +38,7 @@ def process(
 
 
 def _answer(prepared: Prepared) -> Result:
-    """Store the output, or, where that fails and the policy lets the turn go on, say that it is not stored."""
+    """Store the output. If that fails and the policy lets the turn go on, return a result that says it is not stored."""
     try:
         return _stored(prepared)
     except StorageFailure:
@@ -49,7 +49,7 @@ def _answer(prepared: Prepared) -> Result:
 
 
 def _stored(prepared: Prepared) -> Result:
-    """Answer as before what was given before, else commit the first plan that holds."""
+    """Replay an output that was processed before; otherwise commit the first plan that holds."""
     outlook = look(prepared)
     with Stage(prepared) as stage:
         if (before := answered_before(prepared, outlook, stage)) is not None:

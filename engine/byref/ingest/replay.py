@@ -1,4 +1,4 @@
-"""Replay: what the ledger knows of an output, answered again byte for byte, and shown in the history."""
+"""Replay: results from the ledger, byte for byte as the first time, for repeated calls and for the history."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from byref.policy.routes import Route
 
 
 def answered_before(prepared: Prepared, outlook: Outlook, stage: Stage) -> Result | None:
-    """Return the answer that the same output had under the same call id; None if there is none to be had any more.
+    """Return the earlier result of the same output under the same call id; None if there is none, or its data has expired.
 
-    Where its data has expired, the output is stored again rather than answered with a dead name. Where its bytes are
-    damaged, those that came now take their place.
+    After None the output is stored again, so that the model does not read a name of expired data. Damaged bytes are replaced
+    by those that arrived now.
     """
     scope, same = prepared.scope, outlook.same
     if same is None or not may_be_replayed(prepared):
@@ -43,7 +43,7 @@ def answered_before(prepared: Prepared, outlook: Outlook, stage: Stage) -> Resul
 
 
 def replayed(scope: Scope, entry: ledger.Entry, tool: str) -> Result:
-    """Return the same result as the first time, byte for byte."""
+    """Return the result of a ledger entry, byte for byte as the first time."""
     rows, stands = artifact_rows(entry), entry.detail.get("stands", [])
     names = entry.detail.get("variables", [])
     artifacts, bound = scope.read(lambda connection: _stored(connection, scope, rows, names)) if rows else ((), ())
@@ -66,20 +66,20 @@ def replayed(scope: Scope, entry: ledger.Entry, tool: str) -> Result:
 
 
 def content_of(entry: ledger.Entry) -> str | list[Any]:
-    """Return what the model read, in blocks where it came in blocks."""
+    """Return the content that the model read; as blocks if it was given as blocks."""
     content = entry.content or ""
     return formats.from_json(content) if "blocks" in entry.detail else content
 
 
 def artifact_rows(entry: ledger.Entry) -> list[int]:
-    """Return the rows of the artifacts that an output became: of what was put in the place of blocks, the largest first."""
+    """Return the row ids of an output's artifacts: first those of replaced blocks, the largest first, then those kept beside."""
     stands = [row for _, *rows in entry.detail.get("stands", []) for row in rows]
     stands = stands or entry.detail.get("artifacts", [] if entry.artifact_row is None else [entry.artifact_row])
     return [*stands, *entry.detail.get("beside", [])]
 
 
 def original_of(entry: ledger.Entry, artifacts: Mapping[int, Artifact]) -> Artifact | str | list[Any] | None:
-    """Return an output as it came: by reference where it was offloaded; None where nothing of it is left."""
+    """Return an output as it arrived, with artifacts for offloaded parts; None if none of its data is left."""
     content = content_of(entry)
     if entry.route is not None and Route(entry.route).passes_whole:
         return content
@@ -95,7 +95,7 @@ def original_of(entry: ledger.Entry, artifacts: Mapping[int, Artifact]) -> Artif
 
 
 def _mended(prepared: Prepared, result: Result, stage: Stage) -> bool:
-    """Store again what is answered as before and cannot be read as before; tell whether there was such."""
+    """Store again the bytes of replayed artifacts that are damaged; tell whether there were any."""
     if prepared.ingested is not None:
         return False
     lost = {artifact.digest: artifact.content_type for artifact in result.artifacts if not artifact.payload.is_sound()}

@@ -1,7 +1,7 @@
-"""Stage: the bytes of what a plan stores are made ready for its commit.
+"""Stage: the bytes that a plan stores are prepared for its commit.
 
-Few are compressed here and written by the commit itself, which saves two transactions. Many are written ahead, in short
-transactions of their own: nobody sees them until the commit publishes them, and a sweep takes them if it never does.
+Few bytes are compressed here and written by the commit itself, which saves two transactions. Many bytes are written ahead, in
+short transactions of their own: they stay invisible until the commit publishes them, and a sweep deletes them if it never does.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from byref.ingest.prepare import Measured, Prepared
 from byref.stores.frames import Ahead
 
 ALONE_BYTES = 2 << 20
-"""Up to so many, a payload is compressed when it is stored, and not before."""
+"""Maximum bytes of a payload that is compressed only when it is stored; a larger one may be compressed ahead."""
 
 
 class Stage:
-    """The bytes of one output on their way into the store; each plan of it takes from here what is ready already.
+    """The prepared bytes of one output, shared by all plans that are tried for it.
 
-    Used with `with`: leaving it frees what was compressed ahead. What was written and not published stays for a sweep.
+    Use it with `with`: leaving it stops the compression ahead. Bytes that were written and not published stay for a sweep.
     """
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
         self._ready: dict[bytes, Held | int] = {}
-        """By digest: what the commit writes, or the blob that is written."""
+        """By digest: the compressed bytes for the commit to write, or the id of the blob that is already written."""
         self._ahead: Ahead | None = None
         self._may_hold = prepared.ingested is None and prepared.scope.objects is None
 
@@ -46,12 +46,12 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop what compresses ahead."""
+        """Stop the compression ahead."""
         if self._ahead is not None:
             self._ahead.close()
 
     def begin(self, outlook: Outlook) -> None:
-        """Have JSON that is too big compressed while it is described: other threads do so without the interpreter's lock."""
+        """Start to compress JSON that is too big, while it is described: compression runs on threads without Python's GIL."""
         prepared = self._prepared
         [measured, *more] = prepared.blocks
         block = measured.piece.block
@@ -61,10 +61,10 @@ class Stage:
             self._ahead = staging.begun(prepared.scope.place, block.data)
 
     def bring(self, artifacts: Sequence[PlannedArtifact], outlook: Outlook) -> None:
-        """Make ready what a plan stores, equal payloads once; raise Replan where a quota leaves no room for it.
+        """Prepare the payloads of a plan, equal ones once; raise Replan if a quota leaves no room for them.
 
-        The quota is asked for here so that nothing is written in vain; the commit asks again under its lock, since others
-        store at the same time.
+        The quota is checked here so that nothing is written in vain. The commit checks it again under its lock, since others
+        may store at the same time.
         """
         if not artifacts:
             return
@@ -72,7 +72,7 @@ class Stage:
         is_small = sum(adding.values()) <= HELD_BYTES
         if excess := room.excess(self._prepared.scope, adding, outlook.stored_bytes if is_small else None):
             raise Replan("quota", excess=excess)
-        # What was given before is stored, most likely: its bytes are looked at before they are trusted.
+        # An output that was given before is probably stored already. `write` checks those bytes before they are used again.
         holds = self._may_hold and is_small and outlook.given.first is None
         for artifact in artifacts:
             digest, content_type = artifact.block.digest, artifact.about.content_type
@@ -81,7 +81,7 @@ class Stage:
                 self._ready[digest] = held or self.write(artifact.block, content_type)
 
     def write(self, block: Measured, content_type: str) -> int:
-        """Write a payload, or find its bytes published already and mend them if they are damaged; return the blob's id."""
+        """Write a payload and return its blob's id. If its bytes are already published, they are used, and mended if damaged."""
         if self._prepared.ingested is not None:
             return self._prepared.ingested.staged.blob_id
         ahead, self._ahead = self._ahead, None
@@ -92,9 +92,10 @@ class Stage:
                 ahead.close()
 
     def publish(self, connection: Connection, artifact: PlannedArtifact) -> Published:
-        """Make a payload visible within the commit's transaction; raise Replan where it is gone, to be brought again.
+        """Make a payload visible within the commit's transaction; raise Replan if it has to be prepared again.
 
-        A sweep took what was written, or somebody published the same bytes meanwhile, which are to be looked at first.
+        That is so if a sweep deleted the written bytes, or if another process published the same bytes meanwhile: those have
+        to be checked first.
         """
         tenant, ready = self._prepared.scope.tenant, self._ready[artifact.block.digest]
         if isinstance(ready, Held):
@@ -111,7 +112,7 @@ class Stage:
 
 
 def sizes(artifacts: Sequence[PlannedArtifact]) -> Mapping[bytes, int]:
-    """Return what is to be stored, as sizes by digest."""
+    """Return the sizes of the payloads to store, by digest."""
     stored = {artifact.block.digest: artifact.block.piece.block for artifact in artifacts}
     return {digest: block.stored_size for digest, block in stored.items() if block is not None}
 

@@ -1,4 +1,4 @@
-"""Streams: open files and iterators of text, bytes or records, which come piece by piece and are judged once, at their end."""
+"""Streams: open files, and iterators of text, bytes or records. They arrive in pieces and are judged once, at their end."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any
 from byref.errors import ConfigurationError
 
 CHUNK = 1 << 20
-"""Characters or bytes read from a file, or handed on, at once."""
+"""Characters or bytes that are read from a file, or passed on, at once."""
 COLLECTED = 8 << 20
-"""Characters or bytes up to which a stream is collected in memory and treated as if it had come whole."""
+"""Up to this many characters or bytes, a stream is collected in memory and treated as if it had arrived whole."""
 WAITING_SECONDS = 60.0
-"""After so long even few pieces are handed on: a sweep takes what is staged if nothing is added to it for long."""
+"""After this time even a few pieces are passed on: a sweep deletes staged bytes to which nothing was added for long."""
 RECORDS = 100_000
-"""An iterator of up to so many records is read into a list; the records of a longer one are written down as they come."""
+"""Up to this many records, an iterator is read into a list; the records of a longer one are written as they arrive."""
 _END = object()
 _RAISED = (Exception, SystemExit, GeneratorExit)
 _BLANK = " \t\r\n\ufeff"
@@ -30,26 +30,26 @@ _BLANK = " \t\r\n\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """More text or bytes than are collected: all of it from the beginning, text as UTF-8, in pieces of about `CHUNK`."""
+    """A stream that is too long to be collected: all its bytes from the beginning, text as UTF-8, in pieces of about `CHUNK`."""
 
     pieces: Iterator[bytes]
     is_text: bool
     is_written: bool = False
-    """The pieces are JSON, which byref wrote out of records."""
+    """Whether the pieces are JSON that byref wrote from records."""
 
 
 def read(output: Any, *, most: int, collected: int, write: Callable[[list[Any]], bytes]) -> object:
-    """Return a stream as the text or bytes that it gives, or as a Stream if that is more than `collected`.
+    """Return the text or bytes of a stream, or a Stream if they are more than `collected`.
 
-    Any other output comes back as it is. Streams are open files, iterators whose first piece is text or bytes, and
-    iterators of more than `RECORDS` records, of which `write` makes a JSON array. One that gives more than `most` bytes is
-    cut there and says so. What the stream raises passes on: the tool failed.
+    Any other output is returned unchanged. Streams are open files, iterators whose first piece is text or bytes, and iterators
+    of more than `RECORDS` records, from which `write` makes a JSON array. A stream of more than `most` bytes is cut there, and a
+    note at its end says so. An exception of the stream passes on, because it means that the tool failed.
 
     Raises:
-        ConfigurationError: pieces of text and of bytes are mixed, there is nothing to be read yet, or the stream is
+        ConfigurationError: pieces of text and of bytes are mixed, a file has nothing to read yet, or the stream is
             asynchronous.
     """
-    kind = type(output)  # what an object says of its class is code of its own
+    kind = type(output)  # `__class__` may run the object's own code
     if kind in (str, bytes, list, dict, tuple, int, float, bool, type(None)) or issubclass(kind, type):
         return output
     if hasattr(kind, "__anext__") or (hasattr(kind, "__aiter__") and not hasattr(kind, "__iter__")):
@@ -65,7 +65,7 @@ def read(output: Any, *, most: int, collected: int, write: Callable[[list[Any]],
         first = next(output)
     except StopIteration:
         return []
-    except Exception as error:  # noqa: BLE001  of records: a note says in its place what could not be read
+    except Exception as error:  # noqa: BLE001  raised again by an iterator of records, where a note takes its place
         return _again([], error)
     if _is_piece(first):
         return _collected(chain([first], output), most, collected, source=output)
@@ -73,7 +73,7 @@ def read(output: Any, *, most: int, collected: int, write: Callable[[list[Any]],
 
 
 async def awaited(output: Any) -> object:
-    """Return an asynchronous iterator as an iterator for another thread, any other output as it is."""
+    """Return an asynchronous iterator as an iterator for use on another thread; any other output unchanged."""
     kind = type(output)
     if issubclass(kind, AsyncIterator) or (hasattr(kind, "__aiter__") and not hasattr(kind, "__iter__")):
         return Pulled(aiter(output))
@@ -81,7 +81,7 @@ async def awaited(output: Any) -> object:
 
 
 class Pulled(Iterator[Any]):
-    """An asynchronous iterator as another thread goes through it: each piece is asked of the event loop."""
+    """An asynchronous iterator for use on another thread, which requests each piece from the event loop and waits for it."""
 
     def __init__(self, source: AsyncIterator[Any]) -> None:
         self._source = source
@@ -90,7 +90,7 @@ class Pulled(Iterator[Any]):
         self._is_left = False
 
     def __next__(self) -> Any:
-        """On the other thread: wait for the next piece."""
+        """Wait for the next piece. Called on the other thread."""
         if self._is_left:
             raise asyncio.CancelledError
         self._asked = asyncio.run_coroutine_threadsafe(self._next(), self._loop)
@@ -103,24 +103,24 @@ class Pulled(Iterator[Any]):
         return await anext(self._source, _END)
 
     async def close(self) -> None:
-        """On the loop: let no other piece be asked for, nor the one that is be waited for, and close the source."""
+        """Stop the other thread's requests, cancel the one it waits for, and close the source. Called on the event loop."""
         self._is_left = True
         if self._asked is not None and not self._asked.done():
             self._asked.cancel()
         if callable(aclose := getattr(self._source, "aclose", None)):
-            with suppress(RuntimeError):  # it is running still, to be cancelled
+            with suppress(RuntimeError):  # the source is still running, and its cancellation is under way
                 await aclose()
 
 
 def _of_file(output: Any) -> Iterator[Any] | None:
-    """Return the pieces of an open file, of io's own kinds or of any that can be read like one; None if it is none."""
+    """Return the pieces of an open file, or of any object that can be read like one; None for other objects."""
     is_own = issubclass(type(output), io.IOBase)
     try:
         read = getattr(output, "read", None)
         if not callable(read):
             return None
         first = read(CHUNK)
-    except _RAISED:  # not a file's `read`: a value of the tool's own
+    except _RAISED:  # `read` of the tool's own object is not a file's
         if is_own:
             raise
         return None
@@ -140,7 +140,7 @@ def _read_on(read: Callable[[int], Any], piece: Any) -> Iterator[Any]:
 def _of_records(
     first: object, rest: Iterator[Any], most: int, collected: int, write: Callable[[list[Any]], bytes]
 ) -> object:
-    """An iterator of records as it was, or, if there are many, the text of an array."""
+    """Return an iterator of the same records, or, if there are many, the JSON text of an array of them."""
     items, error = [first], None
     try:
         items += islice(rest, RECORDS - 1)
@@ -163,7 +163,7 @@ def _of_records(
 
 
 def _again(items: list[Any], error: Exception | None) -> Iterator[Any]:
-    """Give the items that were read of an iterator already, and then raise what it raised."""
+    """Yield the items that were already read from an iterator, and then raise its exception again."""
     yield from items
     if error is not None:
         raise error
@@ -180,11 +180,11 @@ def _plain(piece: Any) -> str | bytes:
 
 
 def _collected(pieces: Iterator[Any], most: int, collected: int, source: object = None) -> str | bytes | Stream:
-    """Join the pieces while they are few; those that go on are handed on as they come."""
+    """Join the pieces of a short stream; of a longer one, return a Stream that passes them on as they arrive."""
     checked = _checked(pieces, most, source)
     first = next(checked, "")
     is_text = isinstance(first, str)
-    # Buffers, not lists: pieces may be of a character each.
+    # A buffer is used rather than a list, because each piece may be a single character.
     buffer: Any = io.StringIO(newline="") if is_text else io.BytesIO()
     size = 0
     for piece in chain([first], checked):
@@ -197,7 +197,7 @@ def _collected(pieces: Iterator[Any], most: int, collected: int, source: object 
 
 
 def _checked(pieces: Iterator[Any], most: int, source: object) -> Iterator[Any]:
-    """Pieces of one kind, text or bytes, none of them empty; after `most` bytes a note, and no more."""
+    """Yield the pieces that are not empty, all text or all bytes. After `most` bytes, a note follows and the stream ends."""
     is_text, size = None, 0
     for given in pieces:
         if not _is_piece(given) or is_text not in (None, issubclass(type(given), str)):
@@ -226,16 +226,16 @@ def _size(piece: str | bytes) -> int:
 
 
 def _cut(piece: str | bytes, size: int) -> str | bytes:
-    """The beginning of a piece, of at most so many bytes."""
+    """Return the beginning of a piece in at most `size` bytes."""
     if isinstance(piece, bytes):
         return piece[:size]
     return piece[:size].encode("utf-8", "surrogatepass")[:size].decode("utf-8", "ignore")
 
 
 def _chunks(pieces: Iterable[str | bytes]) -> Iterator[bytes]:
-    """Pieces as bytes, small ones together and large ones in parts.
+    """Yield the pieces as bytes, small ones joined and large ones split.
 
-    A lone surrogate in JSON is written as its escape, which is the same string; in other text it stays what it is.
+    A lone surrogate in JSON is written as its escape, which means the same string; in other text it is kept.
     """
     waiting: list[bytes] = []
     size, lone, handed_on = 0, "", time.monotonic()

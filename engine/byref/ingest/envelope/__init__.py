@@ -1,4 +1,4 @@
-"""What the model reads in place of an output: bounded, always parsing where it is JSON, stating what is missing."""
+"""Envelopes: the texts that the model reads in place of an output. Each is bounded and says what is missing; JSON stays valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An artifact that the session's readers can follow, or a pointer to one."""
+"""Builders of an artifact's envelope, which the session's readers can follow, and of a pointer to one."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from byref.policy.routes import Route
 
 _HAND_ON = " To hand it to another tool, give the pointer as its argument."
 _SHORT_BELOW = 150
-"""Budget under which a pointer's note does not say how to hand it on, and an artifact's hints are those of its readers."""
+"""Below this budget, a pointer's note does not say how to pass it on, and an artifact has only the hints of readers."""
 _LEAST_PREVIEW = 24
 _Preview = tuple[object, object]
-"""What is shown of a value, and what says how much was left out."""
+"""The shown part of a value, and the description of the omitted rest."""
 
 
 class ArtifactBuilder(Builder):
-    """An artifact's facts and how to access it, and a preview if wanted."""
+    """Shows an artifact's facts, how to access it, and a preview if wanted."""
 
     route = Route.ARTIFACT
 
@@ -49,12 +49,12 @@ class ArtifactBuilder(Builder):
         self._shown: _Preview | None = None
 
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
-        """Fill in the artifact's id; the preview takes what the fixed parts leave."""
+        """Fill in the artifact's id; the preview gets the tokens that the fixed parts leave."""
         reference = kept[0] if kept else Reference("")
         name = names[0] if names else None
         bare = self._rendered(reference, name, step, None)
         if bare.tokens > self.budget and isinstance(self._shape, dict):
-            self._shape = "object"  # its keys alone are more than the budget holds
+            self._shape = "object"  # the keys alone exceed the budget
             bare = self._rendered(reference, name, step, None)
         if bare.tokens > self.budget and self.repeats is not None:
             self.repeats = None
@@ -115,7 +115,7 @@ class ArtifactBuilder(Builder):
 
 
 class PointerBuilder(Builder):
-    """A pointer with the first characters of what it points to."""
+    """Shows a pointer with the first characters of its artifact."""
 
     route = Route.ARTIFACT
 

@@ -1,4 +1,4 @@
-"""What all builders share. A builder is made before the commit; it renders its text once names, step and ids are known."""
+"""The base of all builders. A builder is made before the commit and renders its text when names, step and ids are known."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ S = TypeVar("S")
 
 _PATH_CHARS: Final = 60
 ROUNDS: Final = 8
-"""Tries to fit a text whose tokens can only be counted once it is made."""
+"""Maximum tries to fit a text, whose tokens can be counted only when it is made."""
 WHOLE_PREVIEW: Final = 200_000
-"""Tokens of an output whose preview may have all of `preview_tokens`; a smaller output has its share of them, since what
-stands for 12,000 tokens should be some hundreds."""
+"""From this many tokens on, an output's preview may have all of `preview_tokens`. A smaller output gets a proportional share: the
+preview of 12,000 tokens should take a few hundred."""
 LEAST_PREVIEW: Final = 100
 
 HINTS: Final = {
@@ -32,7 +32,7 @@ HINTS: Final = {
     "retrieve_offloaded_content": "Search by pattern, or read a line_range {start, end}",
     "get_artifact": "Get its text from a character on: offset",
 }
-"""How each tool gets at an artifact; jq and SQL only at JSON."""
+"""How each tool accesses an artifact; jq and SQL accept only JSON."""
 _WITHOUT_READERS: Final = ("retrieve_offloaded_content", "get_artifact")
 
 
@@ -41,12 +41,12 @@ class Reference(NamedTuple):
 
     id: str
     location: str | None = None
-    """The path or URL at which other programs find the very bytes."""
+    """The path or URL at which other programs find the same bytes; None if there is none."""
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """What the model reads, and the envelope it is the text of, if it is one."""
+    """The text that the model reads, and the envelope of which it is the JSON, if there is one."""
 
     content: str
     count: Callable[[str], int] = field(repr=False)
@@ -54,27 +54,27 @@ class Rendered:
 
     @cached_property
     def tokens(self) -> int:
-        """Of the content; counted when it is asked for."""
+        """The tokens of the content, counted on first use."""
         return self.count(self.content)
 
 
 @dataclass(frozen=True)
 class Brief:
-    """What a builder is asked for: the blocks that it stands for, its room, and what it has to mention."""
+    """The task of a builder: the blocks that it replaces, its budget, and the facts that it has to mention."""
 
     prepared: Prepared
     blocks: Sequence[Measured]
     """At least one, and all of them storable."""
     share: int = 1
-    """How many builders share the policy's budget."""
+    """The number of builders that share the policy's budget."""
     repeats: int | None = None
     """The step of the first output with the same content."""
     seen: int | None = None
     """The first step with the same content whose text the model's context still holds."""
     unstored: str | None = None
-    """The sentence that says why nothing of the blocks is stored; None where they are."""
+    """The sentence that says why the blocks are not stored; None if they are."""
     most_shown: int | None = None
-    """Tokens of what is shown of a text that is cut; None: the policy's `truncate_tokens`, at most half of the text."""
+    """Maximum tokens of a cut text; None means the policy's `truncate_tokens`, and at most half of the text."""
 
     @property
     def policy(self) -> Policy:
@@ -83,27 +83,27 @@ class Brief:
 
     @property
     def tokens(self) -> int:
-        """Of the blocks."""
+        """The tokens of the blocks."""
         return sum(block.tokens for block in self.blocks)
 
     @property
     def budget(self) -> int:
-        """Tokens of an envelope."""
+        """Maximum tokens of an envelope."""
         return self.policy.envelope_budget // self.share
 
     @property
     def bounded_budget(self) -> int:
-        """The same, and at most half of what the envelope stands for."""
+        """Maximum tokens of an envelope that also takes at most half of what its blocks take."""
         return min(self.budget, self._half)
 
     @property
     def cut_budget(self) -> int:
-        """Tokens of a text that is cut."""
+        """Maximum tokens of a cut text."""
         return self.most_shown or min(self.policy.truncate_tokens // self.share, self._half)
 
     @property
     def preview_tokens(self) -> int:
-        """Most tokens of a preview inside an envelope."""
+        """Maximum tokens of a preview inside an envelope."""
         share = self.policy.preview_tokens * self.tokens // WHOLE_PREVIEW
         return min(self.policy.preview_tokens, max(LEAST_PREVIEW, share))
 
@@ -113,16 +113,16 @@ class Brief:
 
 
 class Builder(ABC):
-    """Stands for one or more blocks of an output until the commit knows names, step and artifact ids.
+    """Replaces one or more blocks of an output; it renders its text when the commit knows names, step and artifact ids.
 
-    It belongs to one call and is used on one thread at a time. A commit that is run again renders again: what the first
-    rendering found to fit is kept, since ids and names differ little in length.
+    It belongs to one call and is used on one thread at a time. A commit that runs again renders again. It then reuses the parts
+    that the first rendering fitted, since ids and names differ little in length.
     """
 
     route: ClassVar[Route]
 
     def __init__(self, brief: Brief, budget: int) -> None:
-        """Take what a brief says of all builders alike; `budget` bounds what is rendered, in tokens."""
+        """Take the facts that all builders need from a brief; `budget` is the maximum of the rendered text in tokens."""
         self.tools = brief.prepared.scope.tools
         self.count = brief.prepared.count
         self.budget = budget
@@ -130,37 +130,38 @@ class Builder(ABC):
 
     @abstractmethod
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
-        """Return what the model reads.
+        """Return the text that the model reads.
 
-        `names` are those of the variables, `step` is the output's, `kept` are the artifacts, none if nothing is stored.
+        `names` are the names of the variables, `step` is the output's step, and `kept` are the artifacts, empty if nothing is
+        stored.
         """
 
 
 def located(reference: Reference) -> dict[str, str]:
-    """Return the member of an envelope that says where other programs find the bytes; none where they do not."""
+    """Return the member of an envelope that says where other programs find the bytes; empty if there is no such place."""
     return {} if reference.location is None else {"location": encodable(reference.location)}
 
 
 def at_location(reference: Reference) -> str:
-    """Return the same for a sentence."""
+    """Return the location as a part of a sentence; empty if there is none."""
     return "" if reference.location is None else f" at {encodable(reference.location)}"
 
 
 def read_there(reference: Reference) -> str:
-    """Return how a model gets at the bytes for which the session has no tool; empty where they have no location."""
+    """Return how a model reads the bytes if the session has no tool for them; empty if they have no location."""
     return "" if reference.location is None else "Read and search it at its location, with tools of your own"
 
 
 def repeated(step: int, first: int | None) -> str:
-    """Return the sentence that a repeated output begins with; nothing for a new one.
+    """Return the sentence with which a repeated output begins; empty for a new one.
 
-    "Same as before" alone reads as if nothing had been run.
+    It says that the tool ran again, since "same as before" alone would read as if nothing had been run.
     """
     return "" if first is None else f"Re-executed at step {step}: identical to the output of step {first}."
 
 
 def nested(path: str) -> str:
-    """Return what `omitted` says of containers that nest too deeply to be described."""
+    """Return the text by which `omitted` mentions containers that nest too deeply to be described."""
     shown = path.removeprefix(".")
     shown = shown if len(shown) <= _PATH_CHARS else f"{shown[:_PATH_CHARS]}…"
     return f"{encodable(shown)}: what nests deeper is not described, but whole in the data"
@@ -176,10 +177,10 @@ def completeness(*, complete: bool, short: bool = False) -> str:
 def access_hints(
     tools: Sequence[str], *, structured: bool, name: str | None = None, tiny: bool = False
 ) -> dict[str, str]:
-    """Return a hint for each reader that the session has and that can read such data; without one, for what else can.
+    """Return a hint for each reader of the session that can read such data; if there is none, for the other tools that can.
 
-    With a variable's `name` the interpreter comes first, and the first hint says the name. `tiny`: there is room for the
-    readers alone.
+    With a variable's `name`, the interpreter comes first, and the first hint mentions the name. With `tiny`, there is room only
+    for the readers.
     """
     left_out = {SQL} if tiny else set()
     if not structured:
@@ -197,9 +198,9 @@ def access_hints(
 def grow(
     bare: Rendered, budget: int, *, most: int, least: int, make: Callable[[int], S], wrap: Callable[[S], Rendered]
 ) -> tuple[S, Rendered] | None:
-    """Return the largest preview that fits beside the bare, fixed parts, and the whole with it; None if none does.
+    """Return the largest preview that fits beside the fixed parts in `bare`, with the complete text; None if none fits.
 
-    `make` takes tokens, from `least` to `most`, and may raise ValueError where nothing fits into so few.
+    `make` takes a number of tokens, from `least` to `most`, and may raise ValueError if nothing fits into that few.
     """
     room = budget - bare.tokens
     for _ in range(ROUNDS):

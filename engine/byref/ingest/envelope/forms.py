@@ -1,6 +1,6 @@
-"""The envelope forms: one entry for each `Policy.envelope_form`, which says all that differs between them.
+"""The envelope forms: one entry for each `Policy.envelope_form`, with everything in which the forms differ.
 
-A new form is its name in `byref.policy.EnvelopeForm`, a builder in a module of this package, and an entry here.
+A new form needs a name in `byref.policy.EnvelopeForm`, a builder in a module of this package, and an entry here.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from byref.policy.routes import Route
 
 @dataclass(frozen=True)
 class Form:
-    """What one form makes of an output that goes behind a reference."""
+    """The rules of one form for outputs that are replaced by a reference."""
 
     builder: Callable[[Brief], Builder]
     """Makes the envelope of the route `artifact`."""
     followers: tuple[str, ...] = FOLLOWING
-    """Tools that can follow its reference: `mode="auto"` chooses an artifact only where the session has one of them."""
+    """Tools that can follow its reference. `mode="auto"` chooses an artifact only if the session has one of them."""
     binds_variables: bool = False
-    """Structured data takes the route `variables` where the session has the interpreter."""
+    """Whether structured data takes the route `variables` if the session has the interpreter."""
     takes_media: bool = False
-    """Images and documents have an envelope, too; else a placeholder."""
+    """Whether images and documents get an envelope rather than a placeholder."""
     takes_all_blocks: bool = False
-    """One envelope stands for all blocks of an output; else each large block has its own."""
+    """Whether one envelope stands for all blocks of an output rather than for one large block."""
     has_uuids: bool = False
-    """Artifacts have UUIDs as ids; else short ones."""
+    """Whether the ids of artifacts are UUIDs rather than short ids."""
     keeps_text: bool = False
-    """A reference to JSON that came as text stands for the text; else for the data that it says."""
+    """Whether a reference to JSON that arrived as text means the text rather than the parsed data."""
 
 
 FORMS: Mapping[EnvelopeForm, Form] = {
@@ -50,7 +50,7 @@ FORMS: Mapping[EnvelopeForm, Form] = {
 
 
 def builder_of(route: Route, brief: Brief) -> Builder:
-    """Return what stands for a brief's blocks on a route."""
+    """Return the builder that replaces a brief's blocks on a route."""
     form = FORMS[brief.policy.envelope_form]
     [measured, *more] = brief.blocks
     if route is Route.ARTIFACT:
@@ -64,8 +64,8 @@ def builder_of(route: Route, brief: Brief) -> Builder:
 
 
 def envelope_in(route: Route, content: str) -> dict[str, Any] | None:
-    """Return the envelope that a text in the ledger is; None where it is a text without one.
+    """Return the envelope whose JSON a text of the ledger is; None for a text without an envelope.
 
-    Forms that have an envelope write it as a JSON object; all others begin with a bracket.
+    A text with an envelope is a JSON object; the texts of the other forms begin with a bracket.
     """
     return json.loads(content) if route.is_reference and content.startswith("{") else None

@@ -1,4 +1,4 @@
-"""Blocks offloaded as text: a header, guidance, previews, and a reference for each block."""
+"""The builder for blocks that are offloaded with a text: a header, guidance, previews, and a reference for each block."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _SEARCH: Final = (
     "everything at once only as a last resort."
 )
 _REFERENCES_SHARE: Final = 0.5
-"""Of the budget, for the references of many blocks; further ones are counted."""
+"""Share of the budget for the references of many blocks; further references are only counted."""
 _SHORT_BELOW: Final = 200
-"""Budget under which the guidance names tools alone, and fewer references are named."""
+"""Below this budget, the guidance only names tools, and fewer references are named."""
 _SHORT_SHARE: Final = 0.35
 _LEAST_SHOWN: Final = 8
 _LEAST_PREVIEW: Final = 20
-"""Tokens that a block's preview has at least: of so many blocks that they do not suffice the first ones have one."""
+"""Minimum tokens of a block's preview. If there are too many blocks for that, only the first ones have a preview."""
 
 
 class PreviewBuilder(Builder):
@@ -54,7 +54,7 @@ class PreviewBuilder(Builder):
         self._there = ""
 
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
-        """Fill in the references; the preview takes what the fixed parts leave."""
+        """Fill in the references; the preview gets the tokens that the fixed parts leave."""
         references = self._references(names, kept)
         self._there = read_there(kept[0]) if kept else ""
         if self._shown and (rendered := self._rendered(references, step, self._shown)).tokens <= self.budget:
@@ -74,7 +74,7 @@ class PreviewBuilder(Builder):
         return grown[1]
 
     def _preview(self, room: int) -> str:
-        """The previews of the blocks in their order; what the smaller ones do not need the larger ones have."""
+        """Return the previews of the blocks in their order. Tokens that the smaller blocks do not need go to the larger ones."""
         blocks = self._blocks[: max(1, room // _LEAST_PREVIEW)]
         pieces: dict[int, str] = {}
         for done, i in enumerate(sorted(range(len(blocks)), key=lambda i: self._tokens(blocks[i]))):
@@ -84,7 +84,7 @@ class PreviewBuilder(Builder):
         return "\n\n".join(pieces[i] for i in sorted(pieces) if pieces[i])
 
     def _tokens(self, measured: Measured) -> int:
-        """The most that a block's preview needs: of an image or a document only the placeholder is shown."""
+        """Return the maximum tokens that a block's preview needs. An image or a document shows only its placeholder."""
         block = measured.piece.block
         return self.count(block.placeholder) if isinstance(block, Media) else measured.tokens
 
@@ -148,7 +148,7 @@ class PreviewBuilder(Builder):
 
 
 def _kind(measured: Measured) -> str:
-    """json, text, or the format of an image or a document: png, pdf."""
+    """Return `json`, `text`, or the format of an image or a document, such as `png` or `pdf`."""
     block = measured.piece.block
     if isinstance(block, Media):
         return block.format

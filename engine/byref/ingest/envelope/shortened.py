@@ -1,4 +1,4 @@
-"""What is not behind an envelope of its own: text shortened in place, and the placeholder of an image or a document."""
+"""Builders without an envelope: text that is shortened in place, and the placeholder of an image or a document."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _WAYS = {
     "retrieve_offloaded_content": "search or read on with retrieve_offloaded_content (pattern, line_range)",
     "get_artifact": "read on with get_artifact (offset)",
 }
-"""How each tool gets at what was left out; jq and SQL only at JSON."""
+"""How each tool reads the omitted data; jq and SQL accept only JSON."""
 _OF_JSON: Final = ("artifact_jq", SQL)
 _AN_ID: Final = "art_k7m2p9x4q8wz"
-"""As long as any, and of as many tokens."""
+"""An id with as many characters and tokens as any other."""
 _NAMED: Final = 3
-"""Variables of many blocks that a notice names; further ones are counted."""
+"""Maximum variables of many blocks that a notice names; further ones are only counted."""
 _SHORT_BELOW: Final = 200
-"""Budget of a block cut short under which its notice names tools, and not how to call them."""
+"""Below this budget, the notice of a cut block names tools but not how to call them."""
 _LEAST_SHOWN: Final = 30
 NOTE_TOKENS: Final = 40
-"""Of the sentence that says why nothing was stored."""
+"""Tokens reserved for the sentence that says why nothing was stored."""
 
 
 class TruncatedBuilder(Builder):
-    """Blocks shortened in place, several as one text, with a notice of where all is kept and which tools get at it.
+    """Shortens blocks in place, several as one text, with a notice of where the whole data is and which tools read it.
 
-    In JSON the notice is a member or an element, so that the text parses. Of a text that the model still sees nothing but
-    the notice is shown. What is not stored says so instead.
+    In JSON the notice is a member or an element, so that the text stays valid. If the model still sees the same text from before,
+    only the notice is shown. If nothing is stored, the notice says so instead.
     """
 
     route = Route.TRUNCATE
@@ -59,9 +59,9 @@ class TruncatedBuilder(Builder):
         if self._structured:
             self.count = partial(brief.prepared.count, kind="json")
         self.omitted_bytes = 0
-        """What is not shown of the blocks."""
+        """Bytes of the blocks that are not shown."""
         self.is_seen = alone is not None and not self._structured and not brief.unstored and brief.seen is not None
-        """Whether the notice alone is shown, for the context still holds the text."""
+        """Whether only the notice is shown, because the context still holds the text."""
         self._is_short = alone is not None and not self.is_seen and self.budget < _SHORT_BELOW
         self._content = ""
         if self.is_seen:
@@ -79,11 +79,11 @@ class TruncatedBuilder(Builder):
         self._content = form.format(note=brief.unstored, text=shown.text) if brief.unstored else shown.text
 
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
-        """Fill in the variable's and the artifact's names, if something is kept and a tool gets at it."""
+        """Fill in the names of the variable and the artifact, if the data is stored and a tool can read it."""
         notice = self._notice(names, kept)
         if self.repeats is not None:
             again = repeated(step, self.repeats)
-            # A host that reports no compactions may have made one: nobody but the model knows then.
+            # A host may compact without reporting it. Then only the model can know whether it still sees the text.
             again += " That is above, unless it was compacted away." if self.is_seen else ""
             notice = f"{again} {notice}" if notice else again
         content = self._content
@@ -96,7 +96,7 @@ class TruncatedBuilder(Builder):
         return Rendered(content, self.count)
 
     def _note_tokens(self, name: str, blocks: int) -> int:
-        """Return about how many tokens the notice will take: what is shown of the output has the rest."""
+        """Return the estimated tokens of the notice; the shown part of the output gets the rest of the budget."""
         names = [f"{name}_99"] * blocks
         return self.count(self._notice(names, [Reference(_AN_ID)] * blocks)) + (
             self.count(repeated(99, 99)) if self.repeats is not None else 0
@@ -122,7 +122,7 @@ class TruncatedBuilder(Builder):
 
 
 class PlaceholderBuilder(Builder):
-    """An image or a document that the model does not see here."""
+    """Shows the placeholder of an image or a document that the model does not see here."""
 
     route = Route.PLACEHOLDER
 
@@ -150,6 +150,6 @@ class PlaceholderBuilder(Builder):
 
 
 def joined(blocks: Sequence[Measured]) -> str:
-    """Return blocks as one text, with placeholders for images and documents; those that cannot be stored are left out."""
+    """Return blocks as one text, with placeholders for images and documents. Blocks that cannot be stored are left out."""
     stored = [block.piece.block for block in blocks if block.piece.block is not None]
     return "\n\n".join(block.placeholder if isinstance(block, Media) else block.text for block in stored)

@@ -1,4 +1,4 @@
-"""Structured data bound to variables of the code interpreter: what they are called, their schema, a preview."""
+"""The builder for structured data that is bound to variables of the interpreter: names of variables, a schema, a preview."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from byref.policy import INTERPRETER
 from byref.policy.routes import Route
 
 _SCHEMA_SHARE = 0.4
-"""Of the room that the fixed parts leave; the preview has the rest."""
+"""The schema's share of the tokens that the fixed parts leave; the preview gets the rest."""
 _LISTING_SHARE = 0.25
-"""Of the budget, for the names of variables; further ones are counted."""
+"""Share of the budget for the names of variables; further variables are only counted."""
 _SEAMS = 16
-"""Tokens by which a text may take more than its parts do, each counted by itself."""
+"""A whole text may take this many tokens more than the sum of its parts, counted one by one."""
 _KEY_CHARS = 60
-"""Of a key that a variable's name does not say as it is."""
+"""Maximum characters of a key that is shown because the variable's name differs from it."""
 _SHORT_BELOW = 450
-"""Budget under which the instruction is one sentence, and under half of which it is half of one."""
+"""Below this budget, the instruction is one sentence; below half of it, the sentence is shorter still."""
 
 
 class VariablesBuilder(Builder):
-    """Structured data bound to variables of the code interpreter."""
+    """Shows structured data that is bound to variables of the code interpreter."""
 
     route = Route.VARIABLES
 
@@ -53,14 +53,14 @@ class VariablesBuilder(Builder):
         self._preview_tokens = brief.preview_tokens
         tool, policy = brief.prepared.tool, brief.policy
         self.parts = variables.parts(tool, self._value, measured.shape, policy.tool(tool).names)
-        """The variables: the whole, and a top-level array or object each."""
+        """The variables: one for the whole, and one for each top-level array or object."""
         self._sizes = [_size_at(self._value, part) for part in self.parts]
         self._fitted: dict[str, Any] | None = None
         self._preview: Preview | None = None
         self._location: dict[str, str] = {}
 
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
-        """Fill in the names; fit schema and preview beside them the first time, and where they take more room than then."""
+        """Fill in the names. Schema and preview are fitted the first time, and again only if the names have become too long."""
         self._location = located(kept[0]) if kept else {}
         if self._fitted is not None:
             rendered = self._rendered(names, step)
@@ -75,7 +75,7 @@ class VariablesBuilder(Builder):
         room = self.budget - bare
         for _ in range(ROUNDS):
             self._fitted, self._preview = {}, None
-            # A counter of the host's own may take so many tokens a character that not even a stub fits.
+            # A host's own token counter may count so many tokens per character that not even the smallest schema fits.
             with suppress(ValueError):
                 self._fitted = self._schema.fitted(max(4, int(room * share)), self.count)
             schema = self.count(compact(self._fitted))
@@ -135,7 +135,7 @@ class VariablesBuilder(Builder):
         }
 
     def _listing(self, names: Sequence[str], alias: str) -> dict[str, str]:
-        """As many names as a share of the budget holds, the rest counted; the whole by its alias where its name is long."""
+        """Return as many names as a share of the budget holds, and count the rest. A long name of the whole becomes its alias."""
         room = self.budget * _LISTING_SHARE
         listing: dict[str, str] = {}
         for name, part in zip(names, self.parts, strict=True):
@@ -168,10 +168,10 @@ def _instruction(example: str, step: int, tools: Sequence[str], state: str, *, s
 
 
 def _size_at(value: Any, part: Part) -> int:
-    """How much there is at a part: what makes the best example."""
+    """Return the number of elements at a part; the largest part makes the best example."""
     return len(value[part.path[0]]) if part.path else -1
 
 
 def _at(path: tuple[str, ...]) -> str:
-    """A path as code writes it, cut and without what no text may hold."""
+    """Return a path in the notation of code, with long keys cut and special characters escaped."""
     return "".join(f"[{key[:_KEY_CHARS]!r}]" for key in path)
