@@ -18,7 +18,7 @@ MODEL = "claude-sonnet-5"
 
 
 def chat(client: Anthropic, session: byref.Session, messages: list[Any]) -> None:
-    """Let the model work until it has answered; `messages` grow by all of it."""
+    """Let the model work until it has answered; its messages and the results are appended to `messages`."""
     tools = shop.definitions("anthropic") + session.tools("anthropic")
     while True:
         with client.messages.stream(model=MODEL, max_tokens=4096, messages=messages, tools=tools) as stream:

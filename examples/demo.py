@@ -30,7 +30,7 @@ MODEL = "claude-sonnet-5"
 
 
 def rows_of(name: str) -> list[dict[str, str]]:
-    """Read a CSV file with the standard library: what answers are checked against."""
+    """Read a CSV file with the standard library; the answers are checked against it."""
     with Path(getattr(local_data, name).filepath).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -42,16 +42,16 @@ WEATHER = rows_of("seattle_weather")
 TEMPERATURES = Path(local_data.sf_temps.filepath).read_text(encoding="utf-8")
 
 
-# The analyst's own tools: what they return goes through the engine before the model reads it.
+# The analyst's own tools: the engine processes their outputs before the model reads them.
 
 
 def crimean_losses() -> str:
-    """Return a small JSON file as it is."""
+    """Return a small JSON file unchanged."""
     return Path(local_data.crimea.filepath).read_text(encoding="utf-8")
 
 
 def list_airports(country: str) -> dict[str, Any]:
-    """Return records and, beside them, the scalars of a page."""
+    """Return records, and beside them the scalars of a page."""
     found = [row for row in AIRPORTS if row["country"] == country]
     return {"total": len(found), "next_cursor": None, "airports": found}
 
@@ -64,13 +64,13 @@ def query_weather(sql: str) -> pd.DataFrame:
 
 
 def download_temperatures(city: str) -> str:
-    """Return a year of hours as plaintext."""
+    """Return a year of hourly temperatures as plaintext."""
     assert city == "San Francisco"
     return TEMPERATURES
 
 
 def longest_leg(points: list[list[float]]) -> dict[str, float]:
-    """Return the longest distance between neighbours; it wants the points themselves, not a description of them."""
+    """Return the longest distance between neighbours; it needs the points themselves, not a description of them."""
     return {"kilometres": max(distance(a, b) for a, b in itertools.pairwise(points))}
 
 
@@ -93,7 +93,7 @@ TOOLS: dict[str, Callable[..., Any]] = {
 
 
 class Chat:
-    """The host's side of the conversation: each call of the model goes to a tool of ours or of the session's."""
+    """The host's side of the conversation: it passes each call of the model to one of its own tools or of the session's."""
 
     def __init__(self, session: byref.Session, stage: Stage) -> None:
         self.session = session
@@ -102,7 +102,7 @@ class Chat:
         self._counter = byref.SampledCounter()
 
     def output(self, question: str, tool: str, arguments: dict[str, Any]) -> byref.Result:
-        """The model calls one of the analyst's tools, references in its arguments resolved."""
+        """Let the model call one of the analyst's tools, with references in the arguments resolved."""
         call_id = self._begin(question, tool, json.dumps(arguments))
         output = TOOLS[tool](**self.session.resolve(arguments))
         result = self.session.process(output, tool=tool, call_id=call_id, arguments=arguments)
@@ -111,7 +111,7 @@ class Chat:
         return result
 
     def reply(self, question: str, tool: str, arguments: dict[str, Any]) -> str:
-        """The model calls one of the session's tools."""
+        """Let the model call one of the session's tools."""
         shown = arguments["code"] if tool == "code_interpreter" else json.dumps(arguments)
         call_id = self._begin(question, tool, shown)
         reply = self.session.call(tool, arguments, call_id=call_id)
@@ -119,7 +119,7 @@ class Chat:
         return reply.content
 
     def code(self, question: str, code: str) -> Any:
-        """The model runs code; the answer is its value, which is JSON, without the notes below it."""
+        """Let the model run code and return the value: the reply's JSON, without the notes below it."""
         content = self.reply(question, "code_interpreter", {"code": code})
         try:
             return json.JSONDecoder().raw_decode(content)[0]
@@ -139,7 +139,7 @@ class Chat:
 
 
 def outputs(chat: Chat) -> None:
-    """Four tools return: small JSON, big JSON, a DataFrame, big plaintext."""
+    """Let four tools return: small JSON, big JSON, a DataFrame, big plaintext."""
     stage = chat.stage
     stage.title("What tools return")
     small = chat.output("What did the army lose in the Crimea?", "crimean_losses", {})
@@ -157,7 +157,7 @@ def outputs(chat: Chat) -> None:
 
 
 def computed(chat: Chat) -> None:
-    """The model computes over all of the data."""
+    """Let the model compute over all of the data."""
     stage = chat.stage
     stage.title("What the model computes")
     answer = chat.code(
@@ -197,7 +197,7 @@ w.groupby(w["date"].dt.year)["precipitation"].sum().round(1).to_dict()""",
 
 
 def searched(chat: Chat) -> None:
-    """The model queries, searches and reads what is kept."""
+    """Let the model query, search and read stored data."""
     stage, session = chat.stage, chat.session
     stage.title("What the model looks up")
     answer = chat.reply(
@@ -230,7 +230,7 @@ def searched(chat: Chat) -> None:
 
 
 def handed_over(chat: Chat) -> None:
-    """Data of one tool goes to another by name: the model never retypes it."""
+    """Pass data of one tool to another by name: the model never retypes it."""
     stage = chat.stage
     stage.title("What the model hands from tool to tool")
     result = chat.output(
@@ -253,7 +253,7 @@ def handed_over(chat: Chat) -> None:
 
 
 def main() -> int:
-    """Replay the chat on a database that is made for it and removed afterwards."""
+    """Replay the chat on a temporary database."""
     began = time.perf_counter()
     stage = Stage()
     with (

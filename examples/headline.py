@@ -34,7 +34,7 @@ import byref
 PUBLISHED_TOKENS, PUBLISHED_CONTEXT = 20_822_181, 1_234
 STRUCTURES = 61_000
 STRUCTURES_TOKENS = 21_022_358
-"""Of so many structures as compact JSON, o200k_base; the long form of tests/journeys/test_headline.py counts them."""
+"""Tokens (o200k_base) of so many structures as compact JSON; the long form of tests/journeys/test_headline.py counts them."""
 
 COUNTER = byref.SampledCounter()
 POLICY = byref.Policy(preview_tokens=200)
@@ -52,48 +52,48 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Turn:
-    """A text of the context: one call of the model, as JSON, or what was said."""
+    """One text in the context: a call of the model as JSON, or something said."""
 
     what: str
     text: str
     seconds: float = 0.0
-    """What byref took for it."""
+    """Time that byref took for it."""
 
     @property
     def tokens(self) -> int:
-        """Of o200k_base; so short a text is counted exactly."""
+        """Tokens of the text (o200k_base); a text this short is counted exactly."""
         return COUNTER.count(self.text)
 
 
 @dataclass
 class Conversation:
-    """All that a model reads and writes, tool definitions left out, and what came of it."""
+    """Everything that a model reads and writes, except tool definitions, and the results."""
 
     session: byref.Session
     turns: list[Turn] = field(default_factory=list)
     found: Any = None
-    """What code answered."""
+    """The answer of the code."""
     entries: list[dict[str, Any]] = field(default_factory=list)
-    """What reached the second tool."""
+    """The entries that reached the second tool."""
     grounds: Any = None
 
     @property
     def tokens(self) -> int:
-        """Of the whole context."""
+        """Tokens of the whole context."""
         return sum(turn.tokens for turn in self.turns)
 
     @property
     def definition_tokens(self) -> int:
-        """Of the definitions of byref's tools, which each request carries."""
+        """Tokens of the definitions of byref's tools, which each request carries."""
         return COUNTER.count(json.dumps(self.session.tools("anthropic"), separators=(",", ":")))
 
     @property
     def seconds(self) -> float:
-        """What byref took in all."""
+        """Time that byref took for all texts."""
         return sum(turn.seconds for turn in self.turns)
 
     def hold(self, output: str | dict[str, Any]) -> None:
-        """Go through it from the question to the answer; `output` is what the first tool returns."""
+        """Run the conversation from the question to the answer; `output` is the first tool's output."""
         session = self.session
         self._say("question", QUESTION)
         arguments: dict[str, Any] = {"campaign": "2026-Q4"}
@@ -144,7 +144,7 @@ class Conversation:
 
 
 def expected(data: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what the code and the second tool should answer, computed from the data itself."""
+    """Return the right answers of the code and the second tool, computed directly from the data."""
     hits = [
         material
         for material in data["materials"]
@@ -155,7 +155,7 @@ def expected(data: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def xoj(text: str, times: int = 3) -> float:
-    """Return the seconds that `orjson.loads` takes for a text, the collector off: the median."""
+    """Return the median time in seconds of `orjson.loads` for a text, with the garbage collector off."""
     seconds = []
     for _ in range(times):
         gc.collect()
@@ -169,7 +169,7 @@ def xoj(text: str, times: int = 3) -> float:
 
 
 def held(session: byref.Session, text: str, output: str | dict[str, Any]) -> tuple[Conversation, float]:
-    """Hold the conversation over an output whose JSON is `text`; return it with what an xoj took meanwhile, in seconds."""
+    """Run the conversation over an output whose JSON is `text`; return it, and the time of an xoj meanwhile, in seconds."""
     conversation = Conversation(session)
     before = xoj(text)
     conversation.hold(output)
@@ -177,7 +177,7 @@ def held(session: byref.Session, text: str, output: str | dict[str, Any]) -> tup
 
 
 def table(conversation: Conversation, unit: float) -> Table:
-    """Return every text of the context with its tokens, and what byref took for it."""
+    """Return a table of the context's texts with their tokens and the time that byref took for each."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=True)
     shown.add_column("in the context", footer="sum")
     shown.add_column("tokens", justify="right", footer=f"{conversation.tokens:,}")
@@ -190,7 +190,7 @@ def table(conversation: Conversation, unit: float) -> Table:
 
 
 def shown(stage: Stage, conversation: Conversation) -> None:
-    """Tell the conversation turn by turn."""
+    """Print the conversation turn by turn."""
     for turn in conversation.turns:
         match turn.what.split()[0]:
             case "question":
@@ -206,7 +206,7 @@ def shown(stage: Stage, conversation: Conversation) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Hold the conversation on a database that is made for it, and show it with its figures."""
+    """Run the conversation on a temporary database, and print it with its figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--structures", type=int, default=STRUCTURES, help="how many the first tool returns")
     parser.add_argument("--objects", action="store_true", help="as Python objects, not as JSON text")
@@ -248,7 +248,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def warm_up(engine: byref.Engine) -> None:
-    """Start what an engine starts once: its sandbox, its counter, the connection."""
+    """Start what an engine starts only once: its sandbox, its counter, the connection."""
     with engine.session("warm-up", policy=POLICY) as session:
         session.process(structures(200), tool="screen_materials")
         session.call("code_interpreter", {"code": CODE})

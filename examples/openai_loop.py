@@ -19,7 +19,7 @@ MODEL = "gpt-5-mini"
 
 
 def chat(client: OpenAI, session: byref.Session, messages: list[Any]) -> None:
-    """Let the model work until it has answered; `messages` grow by all of it."""
+    """Let the model work until it has answered; its messages and the results are appended to `messages`."""
     request: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
     request["tools"] = shop.definitions("openai") + session.tools("openai")
     while True:

@@ -18,7 +18,7 @@ MODEL = "gpt-5-mini"
 
 
 def chat(client: OpenAI, session: byref.Session, items: list[Any]) -> None:
-    """Let the model work until it has answered; `items` grow by all of it."""
+    """Let the model work until it has answered; its messages and the results are appended to `items`."""
     tools: Any = shop.definitions("openai-responses") + session.tools("openai-responses")
     while True:
         with client.responses.stream(model=MODEL, input=items, tools=tools, store=False) as stream:

@@ -1,4 +1,4 @@
-"""The tools of the example loops: a shop's orders, and a refund of many of them at once."""
+"""The tools of the example loops: one lists a shop's orders, one refunds many of them at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOOLS = {"list_orders": list_orders, "refund": refund}
 
 
 def answer(session: byref.Session, name: str, arguments: str | Mapping[str, Any], call_id: str) -> Any:
-    """Answer one call of the model: one of byref's tools, or one of ours with its references resolved."""
+    """Answer one call of the model: by one of byref's tools, or by one of ours with its references resolved."""
     if session.owns(name):
         return session.call(name, arguments, call_id=call_id)
     output: object
@@ -48,7 +48,7 @@ def answer(session: byref.Session, name: str, arguments: str | Mapping[str, Any]
 
 
 def definitions(format: str) -> list[dict[str, Any]]:
-    """Return our tools as a provider takes them."""
+    """Return our tools' definitions in a provider's format."""
     made: list[dict[str, Any]] = []
     for name, schema in SCHEMAS.items():
         about = {"name": name, "description": DESCRIPTIONS[name]}

@@ -1,4 +1,4 @@
-"""How the demo looks: questions, verdicts, what the model reads, checks, the ledger."""
+"""The demo's output: questions, verdicts, what the model reads, checks, the ledger."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import byref
 
 INDENT = 9
 SHOWN_CHARS = 230
-"""Of each part of an envelope; the model reads all of it."""
+"""Characters shown of each part of an envelope; the model reads all of it."""
 SHOWN_LINES = 9
-"""Of plaintext, head and tail."""
+"""Lines shown of plaintext, at its head and at its tail."""
 
 
 class Stage:
@@ -31,17 +31,17 @@ class Stage:
         self.wrong = 0
 
     def title(self, text: str) -> None:
-        """Begin a part."""
+        """Print the title of a part."""
         self._console.print()
         self._console.rule(Text(text, style="bold"), align="left")
 
     def asks(self, question: str) -> None:
-        """The analyst speaks."""
+        """Print the analyst's question."""
         self._console.print()
         self._say("analyst", Text(question), "cyan")
 
     def calls(self, tool: str, arguments: str, *, is_code: bool) -> None:
-        """The model calls a tool."""
+        """Print a tool call of the model."""
         self._say(
             "model", Text(tool, style="bold") if is_code else Text.assemble((tool, "bold"), f"  {arguments}"), "magenta"
         )
@@ -49,12 +49,12 @@ class Stage:
             self._console.print(Padding(Text(arguments, style="magenta"), (0, 0, 0, INDENT)))
 
     def says(self, answer: str) -> None:
-        """The model answers."""
+        """Print the model's answer."""
         self._console.print()
         self._say("model", Text(answer), "magenta")
 
     def reads(self, content: str, *, of: str = "reply") -> None:
-        """What goes back to the model, in part where it is long."""
+        """Print what goes back to the model, shortened if it is long."""
         self._console.print(
             Panel(
                 Text(_excerpt(content)),
@@ -66,14 +66,14 @@ class Stage:
         )
 
     def verdict(self, explanation: byref.Explanation) -> None:
-        """Why an output took its route."""
+        """Print why an output took its route."""
         style = {"inline": "green", "variables": "yellow"}.get(explanation.route, "red")
         saved = f"{explanation.tokens_saved:,} tokens saved"
         self._say("gate", Text.assemble((explanation.route, f"bold {style}"), f"  {saved}"), "bold")
         self._console.print(Padding(Text(str(explanation), style="dim"), (0, 0, 0, INDENT)))
 
     def check(self, what: str, given: object, computed: object) -> None:
-        """Compare an answer with what was computed directly."""
+        """Compare an answer with the value that was computed directly."""
         if _equal(given, computed):
             self.right += 1
             self._console.print(Text("✓ ", style="bold green") + Text(f"{what}: {_short(given)}"))
@@ -84,7 +84,7 @@ class Stage:
             )
 
     def ledger(self, entries: Sequence[byref.Entry], totals: byref.Totals, context: int, window: int) -> None:
-        """Every step with its sums."""
+        """Print every step and the sums."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_footer=True)
         table.add_column("step", justify="right")
         table.add_column("what", footer="sum", no_wrap=True)
@@ -125,7 +125,7 @@ class Stage:
         self._console.print(row)
 
     def end(self, seconds: float) -> None:
-        """The last line."""
+        """Print the last line: how many answers are right."""
         total = self.right + self.wrong
         style = "bold red" if self.wrong else "bold green"
         self._console.print()
@@ -137,7 +137,7 @@ def _number(number: int | None) -> str:
 
 
 def _excerpt(content: str) -> str:
-    """An envelope part by part, text by its first and last lines."""
+    """Shorten each part of an envelope, or plaintext to its first and last lines."""
     if content.startswith('{"variables"'):
         parts = json.loads(content)
         return "\n".join(
@@ -157,7 +157,7 @@ def _short(value: object, limit: int = 100, *, whole: bool = False) -> str:
 
 
 def _equal(given: object, computed: object) -> bool:
-    """Equal; numbers up to the order in which floats were added."""
+    """Tell whether two values are equal; numbers may differ by the order in which floats were added."""
     if isinstance(given, dict) and isinstance(computed, dict):
         return given.keys() == computed.keys() and all(_equal(given[key], computed[key]) for key in computed)
     if isinstance(given, list) and isinstance(computed, list):

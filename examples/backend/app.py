@@ -27,7 +27,7 @@ DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Open what a process needs, and close it when the last reply is sent: uvicorn waits for those on SIGTERM."""
+    """Open what the process needs, and close it after the last reply: on SIGTERM uvicorn waits for replies in progress."""
     url = make_url(os.environ.get("DATABASE_URL", "sqlite:///chat.db"))
     engine = create_async_engine(url.set(drivername=DRIVERS[url.get_backend_name()]))
     async with byref.AsyncEngine(url, create=False) as passing, AsyncAnthropic() as client:
@@ -40,14 +40,14 @@ app = FastAPI(lifespan=lifespan)
 
 
 def customer(x_customer: Annotated[str, Header()]) -> str:
-    """Whose request it is. A real backend takes it from the login, never from the model or the request's body."""
+    """Return the customer. A real backend takes it from the login, never from the model or the request's body."""
     if not x_customer.strip():
         raise HTTPException(401, "x-customer: expected the customer's name")
     return x_customer
 
 
 def backend(request: Request) -> Backend:
-    """What the process has."""
+    """Return the objects of the process."""
     made: Backend = request.app.state.backend
     return made
 
@@ -57,7 +57,7 @@ Process = Annotated[Backend, Depends(backend)]
 
 
 class Said(BaseModel):
-    """What a user says."""
+    """A user's message."""
 
     text: str
 
@@ -76,7 +76,7 @@ async def say(chat: str, said: Said, whose: Customer, process: Process) -> Strea
 
 @app.get("/chats/{chat}")
 async def show(chat: str, whose: Customer, process: Process) -> dict[str, Any]:
-    """Return a chat: its messages, and what byref keeps of it."""
+    """Return a chat: its messages, and what byref stores of it."""
     session = await process.byref.session(chat, tenant=whose)
     return {
         "messages": await history(process, whose, chat),
@@ -87,7 +87,7 @@ async def show(chat: str, whose: Customer, process: Process) -> dict[str, Any]:
 
 @app.delete("/chats/{chat}", status_code=204)
 async def forget(chat: str, whose: Customer, process: Process) -> None:
-    """Delete a chat and all that byref has of it."""
+    """Delete a chat, and everything that byref stores of it."""
     async with process.sessions.begin() as db:
         await db.execute(delete(Message).where(Message.customer == whose, Message.chat == chat))
     await process.byref.delete_session(chat, tenant=whose)

@@ -1,4 +1,4 @@
-"""Bring the database to the heads of both: the host's migrations and byref's, which know nothing of each other."""
+"""Bring the database to the heads of two independent histories: the host's migrations and byref's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host's own table; byref's tables stand beside it."""
+"""The host's own table, in the same database as byref's tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
 class Base(DeclarativeBase):
-    """What the host's Alembic looks after."""
+    """Base of the tables that the host's Alembic manages."""
 
 
 class Message(Base):
-    """One message of a chat, as the provider takes it."""
+    """One message of a chat, in the provider's form."""
 
     __tablename__ = "messages"
     id: Mapped[int] = mapped_column(primary_key=True)

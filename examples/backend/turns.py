@@ -1,4 +1,4 @@
-"""One turn of a chat: the model is asked, its calls are answered, every step is committed with the host's messages."""
+"""One turn of a chat: the model is asked, its calls are answered, and each step is committed with the host's messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODEL = "claude-sonnet-5"
 
 @dataclass(frozen=True)
 class Backend:
-    """What a process has once."""
+    """The objects that a process has once."""
 
     byref: byref.AsyncEngine
     sessions: async_sessionmaker[AsyncSession]
@@ -32,7 +32,7 @@ class Backend:
 
 
 async def turn(backend: Backend, customer: str, chat: str, text: str) -> AsyncIterator[str]:
-    """Take in what a user says and yield what the model says to it, as it comes."""
+    """Store what a user says, and yield the model's reply as it comes."""
     async with backend.sessions.begin() as db:
         db.add(Message(customer=customer, chat=chat, role="user", content=text))
         session = await backend.byref.session(chat, tenant=customer, model=MODEL, db=db)
@@ -50,7 +50,8 @@ async def turn(backend: Backend, customer: str, chat: str, text: str) -> AsyncIt
         calls = [block for block in response.content if block.type == "tool_use"]
         outputs = await asyncio.gather(*(output_of(backend, customer, chat, call) for call in calls))
         async with backend.sessions.begin() as db:
-            # An assistant's message, its results and byref's side of both are there together, or not at all.
+            # One transaction: the assistant's message, its tool results and byref's record of both are stored together, or not at
+            # all.
             session = await backend.byref.session(chat, tenant=customer, db=db)
             await session.record_usage(response, request_id=response.id)
             said = [

@@ -212,6 +212,7 @@ class Door:
         receive: Receive,
         send: Send,
     ) -> None:
+        # Room for the greatest length is taken before the body is read; the part not needed is given back after.
         await self._bodies.take(tenant, size)
         try:
             body = await self._read(receive) if size else b""
@@ -285,6 +286,7 @@ class Door:
                 self._places.give_back(tenant)
             elif made in self._sessions:
                 self._sessions[made].busy -= 1
+        # The SDK made a session but answered with an error: a session of no use would keep its place, so it is ended here.
         if made is not None and _is_error(answer):
             await self._end(made)
 

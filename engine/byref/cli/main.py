@@ -1,4 +1,4 @@
-"""Runs the verb of a command line. Only the verbs' modules import the library, so that help is fast."""
+"""Runs the verb of a command line. Only the verbs' modules import the library."""
 
 from __future__ import annotations
 

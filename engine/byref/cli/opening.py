@@ -28,7 +28,7 @@ from byref.stores.paths import open_to_read
 from byref_sandbox import Sandbox
 
 POLICY = Policy(on_storage_failure="raise")
-"""Storage failures are raised: the person at the shell must know of them, and no turn of an agent must go on without storage."""
+"""Storage failures are raised: the person at the shell must know of them, and there is no turn of an agent to keep going."""
 
 NAMED = 5
 """Tenants that the error for a missing session lists."""

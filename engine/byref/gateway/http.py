@@ -274,6 +274,7 @@ class _Link(_Connection):
                     "POST", self._url, content=content, headers={**self._headers(), **headers}
                 ) as response:
                     await self._answer(message, response)
+        # The server cannot be reached at all, so the whole connection is given up; the other errors concern one request.
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             await self._broken(failure(error))
         except (Oversized, httpx2.DecodingError) as error:

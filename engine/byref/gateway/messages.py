@@ -286,6 +286,7 @@ def _read(data: bytes, sender: str) -> JSONRPCMessage | None:
         value = _decoded(data)
     except (ValueError, RecursionError):
         return None
+    # The nesting of longer messages was checked by `_weighed`, before they were parsed.
     if len(data) <= _AT_ONCE and data.count(b"[") + data.count(b"{") > MAX_LEVELS and _is_deep(value):
         raise Oversized(f"{sender} sent more than {MAX_LEVELS} levels in one message")
     try:
@@ -309,6 +310,7 @@ def _decoded(data: bytes) -> Any:
             return _sendable(json.loads(text, parse_int=jsontext.integer))
         with jsontext.collector_paused():
             value = parse_chunked(data)
+        # Only an escape can make half of a surrogate pair: the bytes themselves were valid UTF-8.
         return _sendable(value) if chunks.holds(data, b"\\ud") or chunks.holds(data, b"\\uD") else value
     return _decoded(chunks.encode(chunks.decode(data, "replace")))
 

@@ -348,6 +348,7 @@ class Upstream:
 
             async with anyio.create_task_group() as tasks:
                 await tasks.start(drive)
+                # If the connection is lost during the handshake, the handshake is cancelled; its answer will never come.
                 async with anyio.create_task_group() as opening:
                     opening.start_soon(_cancel_when, lost, opening.cancel_scope)
                     await self._shake_hands(dispatcher)

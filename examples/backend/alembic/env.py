@@ -1,4 +1,4 @@
-"""The host's migrations; byref's tables are none of theirs."""
+"""The host's migrations; byref has its own."""
 
 from __future__ import annotations
 

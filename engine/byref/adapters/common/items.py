@@ -73,6 +73,7 @@ class Items:
         def work(connection: Connection, session: int) -> bool:
             newest = select(ItemRow.number, ItemRow.text).where(*_of(session, name)).order_by(ItemRow.number.desc())
             found = connection.execute(newest.limit(len(expected) or 1)).all()
+            # Compared under the session's lock, so that texts that others appended meanwhile are not lost.
             if [(number, text) for number, text in reversed(found)] != list(expected):
                 return False
             first = expected[0][0] if expected else 0

@@ -53,7 +53,7 @@ class SharedThreads:
         self._shares = Shares(places, several=several)
         self._pool = ThreadPoolExecutor(
             2 * places, name
-        )  # those that each tenant has in any case are beside the places
+        )  # the places that each tenant gets at least come on top of `places`
         self._waiting: deque[tuple[str, Future[Any], Callable[[], Any]]] = deque()
         self._lock = Lock()
 

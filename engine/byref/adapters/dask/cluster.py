@@ -35,7 +35,7 @@ LOOK_SECONDS = 2.0
 _OBJECT_BYTES = 1_000
 """Python's own overhead beside the bytes of an answer."""
 _PLAIN = ("msgpack", "error")
-"""Serializers accepted. A run's answer is bytes, so nothing else is unpickled here, except errors, which Dask unpickles."""
+"""Deserializers accepted. A run's answer is bytes, so nothing else is unpickled here, except errors, which Dask unpickles."""
 _LOST = (CancelledError, ClosedClientError, OSError)
 """Exceptions that mean that the scheduler, or the connection to it, is lost."""
 

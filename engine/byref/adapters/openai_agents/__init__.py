@@ -178,6 +178,7 @@ class Byref(RunHooks[Any]):
 
         async def invoke(context: ToolContext[Any], written: str) -> Any:
             call_id = context.tool_call_id
+            # A guardrail has resolved the references already; the tool must run with the data that the guardrail saw.
             ready = self._guarded.pop(context, None) if tool.tool_input_guardrails else None
             if ready is None:
                 ready = await asyncio.to_thread(self._ready, tool, context, written, call_id)

@@ -1,4 +1,4 @@
-"""Messages of chats."""
+"""The table for messages of chats."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "messages",
         sa.Column("id", sa.Integer(), primary_key=True),
@@ -20,5 +20,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it away."""
+    """Drop the table."""
     op.drop_table("messages")
