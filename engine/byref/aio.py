@@ -133,9 +133,7 @@ class AsyncEngine:
 
     @property
     def sandbox(self) -> Interpreter | None:
-        """The interpreter of model-written code; None if this platform lacks a mandatory wall. Available once the engine is
-        open.
-        """
+        """The interpreter of model-written code, once the engine is open; None if this platform lacks a mandatory wall."""
         return self._opened().sandbox
 
     async def open(self) -> Self:

@@ -70,9 +70,7 @@ class Place:
         return re.fullmatch(self.origins, origin) is not None
 
     def is_host(self, host: str) -> bool:
-        """Tell whether a `Host` header names this server: an attacker's web page may let its own name resolve to this machine's
-        address.
-        """
+        """Tell whether a `Host` header names this server: a web page may let its own name resolve to this machine's address."""
         name, port = _named(host)
         return name in self.names or f"{name}:{port}" in self.names
 

@@ -206,6 +206,7 @@ class Calls:
         state = params.get("requestState")
         if isinstance(state, str) and state.startswith(_STATE):
             call = self._parked.pop(state, None)
+            # The state is unguessable and taken out above, so an answer counts only once.
             if call is None:
                 raise MCPError(
                     INVALID_PARAMS, "the call is over: it waited too long for its answers, or had them already"
@@ -239,6 +240,7 @@ class Calls:
             call.finish()
 
     def _park(self, call: Call, tasks: TaskGroup) -> Json:
+        # Each parked call holds a task and a server's work, so a client that never answers must not park any number.
         if len(self._parked) >= MAX_PARKED:
             call.scope.cancel()
             raise MCPError(INTERNAL_ERROR, f"{MAX_PARKED} calls wait for answers already")

@@ -172,9 +172,7 @@ class Catalogue:
         return [*likely, *(one for one in serving if one not in fits)], sum(map(bool, fits.values()))
 
     def may_have(self, upstream: Upstream, uri: str) -> bool:
-        """Tell whether a resource may be a server's: its URI is not byref's, and the first server that lists it, if any, is this
-        one.
-        """
+        """Tell whether a resource may be a server's: it is not byref's, and this server lists it first or none does."""
         listing = (one for one in self._upstreams if any(item["uri"] == uri for item in one.known("resources")))
         return not is_own(uri) and next(listing, upstream) is upstream
 

@@ -143,9 +143,7 @@ class Conversation:
         self._over.set()
 
     async def settled(self, seconds: float = START_SECONDS, *, others: float = OTHERS_SECONDS) -> None:
-        """Wait until each server has started or failed: for `seconds` since the conversation began, or for `others` if one is
-        ready.
-        """
+        """Wait until each server has started or failed, or `seconds` (`others`, if one is ready) since the conversation began."""
         with anyio.move_on_at(self._began + seconds) as scope:
             for upstream in self._upstreams:
                 while not upstream.settled.is_set():

@@ -101,9 +101,7 @@ async def sse_server(config: ServerConfig, allowance: Allowance) -> AsyncIterato
 
 
 def bounded_client(headers: Any) -> httpx2.AsyncClient:
-    """Return a client that asks only for encodings that `bodies` can bound, and that follows no redirect: the configured headers
-    may hold keys.
-    """
+    """Return a client for encodings that `bodies` can bound; it follows no redirect, as configured headers may hold keys."""
     return httpx2.AsyncClient(
         headers={"accept-encoding": ENCODINGS, **dict(headers)},
         timeout=httpx2.Timeout(CONNECT_SECONDS, read=None),

@@ -135,6 +135,7 @@ def _measured(items: list[Any], form: List) -> list[tuple[Any, int]]:
 
 
 def _length(item: Any) -> int:
+    # Weighed first: dumping a huge item would cost more time and memory than the item may take.
     if weight_of(item, _HEAVIEST) > _HEAVIEST:
         return MAX_ITEM_BYTES + 1
     try:

@@ -59,9 +59,7 @@ logger = logging.getLogger("byref")
 
 
 class Gateway:
-    """Serves any number of clients. Each has server processes of its own, so that what a server remembers of one client reaches no
-    other.
-    """
+    """Serves any number of clients, each by server processes of its own, so that no server mixes clients' data."""
 
     def __init__(
         self,

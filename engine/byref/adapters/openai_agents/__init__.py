@@ -241,9 +241,7 @@ class Byref(RunHooks[Any]):
         return needs
 
     async def _asks_anew(self, tool: FunctionTool, context: ToolContext[Any], written: str, arguments: str) -> bool:
-        """Tell whether the data needs approval that was not given: other calls of the turn may have changed it since the
-        question.
-        """
+        """Tell whether the data needs an approval not yet given: other calls of the turn may have changed it since the question."""
         if not callable(tool.needs_approval) or not refers(written):
             return False
         names = (context.qualified_tool_name, context.tool_name)

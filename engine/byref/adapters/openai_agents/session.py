@@ -80,9 +80,7 @@ class ByrefSession(sdk.SessionABC):
         await _ended(lambda: self._items.clear(CHAT))
 
     async def _get_compaction_snapshot(self, limit: int) -> Any:
-        """Return the last `limit` items and a function that replaces their end, for the SDK's compaction; None: the SDK's
-        default.
-        """
+        """Return the last `limit` items and a function that replaces their end, for the SDK's compaction; None: its default."""
         snapshot = getattr(sdk, "_CompactionSnapshot", None)  # private in the SDK, which uses it for its own stores
         if snapshot is None or self._keeps_otherwise():
             return None
