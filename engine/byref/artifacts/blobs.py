@@ -1,14 +1,15 @@
-"""Blobs' rows: staged, found by digest, published in the commit, swept when nothing needs them.
+"""The rows of blobs: staged, found by digest, published in the commit, and swept when no artifact needs them.
 
-A staged blob is invisible: nothing refers to it until `publish`. One that is never published is deleted by `sweep` once it is
+A staged blob is invisible: nothing refers to it until `publish`. If it is never published, `sweep` deletes it once it is
 older than `GRACE`.
 
-Blobs have no count of the artifacts that need them. Whether a blob is needed is asked when it may go, under its row's lock:
-an artifact that another transaction is inserting holds that row by its foreign key, so it is waited for and seen. A commit
-that publishes a blob, or finds it published, renews its age under the same lock: no sweep deletes it from under the commit.
+Blobs do not count the artifacts that need them. Before a blob is deleted, its row is locked and the artifacts are searched:
+a transaction that is inserting an artifact locks the row too, by the foreign key, so the search waits for it and sees the
+artifact. A commit that publishes a blob, or finds it published, renews its age under the same lock, so that no sweep deletes
+it before the commit is done.
 
-The object of a blob that goes is noted in the same transaction (`DiscardRow`) and deleted from its store afterwards, for
-that cannot be rolled back.
+When a blob is deleted, its object is noted in the same transaction (`DiscardRow`) and deleted from its store afterwards,
+because deletion from a store cannot be rolled back.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from byref.db.tables import GRACE, RETIRED, ArtifactRow, BlobRow, DiscardRow, Fr
 from byref.stores.frames import Frame
 
 SWEEP_BLOBS = 100
-"""Most blobs one sweep of a transaction takes."""
+"""Most blobs that one call of `sweep` looks at."""
 
 DELETE_BATCH = 500
-"""Most blobs named in one statement."""
+"""Most blobs that one statement names."""
 
 AT_ONCE_BYTES = 8 << 20
-"""Most bytes that are deleted from SQL in one transaction with what referred to them; `drain` deletes the rest in steps."""
+"""Most bytes that are deleted from SQL in the transaction that deletes their artifacts; `drain` deletes the rest in steps."""
 
 DRAIN_FRAMES = 4
-"""Frames, of a mebibyte each, that are deleted by one statement."""
+"""Frames, of up to 1 MiB each, that one statement deletes."""
 
 UNSEALED = bytes(32)
-"""Stands for the digest of a blob that is still being written."""
+"""Placeholder for the digest of a blob that is still being written."""
 
 _PUBLISHED = (BlobRow.id, BlobRow.key, BlobRow.store, BlobRow.digest, BlobRow.size_bytes, BlobRow.line_count)
 _UNUSED = ~exists().where(ArtifactRow.blob_id == BlobRow.id)
-# Built once: building takes longer than running what it builds.
+# Built once, because building a statement takes longer than running it.
 _STAGE = insert(BlobRow).returning(BlobRow.id)
 _PUBLISH_NEW = {
     dialect.__name__.rpartition(".")[2]: dialect.insert(BlobRow).on_conflict_do_nothing().returning(BlobRow.id)
@@ -53,9 +54,10 @@ _ADD_FRAMES = insert(FrameRow)
 
 
 def _publish_with_frame() -> Any:
-    """A new blob and its only frame by one statement, which spares a round trip: nothing of them where there is the blob.
+    """Return a PostgreSQL statement that inserts a blob and its only frame in one round trip, or nothing if the blob exists.
 
-    Each column `x` of either is the parameter `new_x`: what both have is equal. SQLite has no INSERT inside a statement.
+    Column `x` of either table is the parameter `new_x`; columns that both tables have get the same value. SQLite has no
+    INSERT inside another statement.
     """
     blobs, frames = BlobRow.__table__.c, FrameRow.__table__.c
     values: Any = {column.name: bindparam(f"new_{column.name}") for column in blobs if column.name != "id"}
@@ -88,7 +90,7 @@ _KEY = select(BlobRow.key).where(BlobRow.id == bindparam("of_blob"))
 
 
 def new_key() -> str:
-    """Return a fresh name for a blob: an id that comes back after a rollback has another."""
+    """Return a new random name for a blob. It tells blobs apart whose row ids are equal, as may happen after a rollback."""
     return secrets.token_hex(16)
 
 
@@ -102,7 +104,7 @@ def stage(
     key: str | None = None,
     store: str | None = None,
 ) -> int:
-    """Insert a blob without frames and return its id; `key` is that of its object in `store`, if it has one."""
+    """Insert a blob without frames and return its id; `key` is the key of its object in `store`, if it has one."""
     about = {"digest": digest, "size_bytes": size, "line_count": lines, "staged_at": _now()}
     row = {
         "tenant": tenant,
@@ -118,7 +120,7 @@ def stage(
 def publish_new(
     connection: Connection, tenant: str, digest: bytes, size: int, lines: int, frames: Sequence[Frame], *, key: str
 ) -> int | None:
-    """Insert a published blob with its frames and return its id; None, and nothing is inserted, where there is one."""
+    """Insert a published blob with its frames and return its id; None, and nothing is inserted, if the tenant has one."""
     now = _now()
     about = {"digest": digest, "size_bytes": size, "line_count": lines, "staged_at": now, "published_at": now}
     row = {"tenant": tenant, "key": key, "store": None, **about, "may_be_unused": False}
@@ -157,7 +159,7 @@ def _frame_row(tenant: str, frame: Frame) -> dict[str, Any]:
 
 
 def seal(connection: Connection, tenant: str, blob_id: int, digest: bytes, size: int, lines: int) -> bool:
-    """Write the digest and sizes of a blob that was staged before they were known; False if a sweep has deleted it."""
+    """Write the digest and sizes of a blob, once its stream has ended; False if a sweep has deleted the blob."""
     new = {"new_digest": digest, "new_size": size, "new_lines": lines}
     return connection.execute(_SEAL, _now_of(tenant, blob_id) | new).rowcount == 1
 
@@ -168,30 +170,31 @@ def put_off(connection: Connection, tenant: str, blob_id: int) -> bool:
 
 
 class Sweep(NamedTuple):
-    """What one sweep took."""
+    """The result of one sweep."""
 
     gone: int
+    """Number of blobs that were deleted."""
     is_full: bool
-    """There may be more."""
+    """Whether there may be more to delete."""
 
 
 class Published(NamedTuple):
-    """A published blob, and where its bytes are."""
+    """A published blob and the place of its bytes."""
 
     id: int
     key: str
     store: str | None
-    """None: in SQL."""
+    """The name of the store that has the bytes; None: they are in SQL."""
     digest: bytes
     size: int
     lines: int
 
 
 def take_over(connection: Connection, tenant: str, published: Published, staged_id: int) -> bool:
-    """Give a published blob the bytes of a staged one, which goes; False if another has done so, or holds the row.
+    """Move the bytes of a staged blob to a published one; False if another transaction has done so, or holds the row.
 
-    It does not wait for the row's lock: a host's transaction on this very thread may have it, and would be waited for in
-    vain. The blob gets the staged one's key, too: checksums of frames are made with it.
+    It does not wait for the row's lock: a host's transaction on this very thread may hold it, and the wait would never end.
+    The blob also gets the staged one's key, because the frames' checksums include it.
     """
     here = BlobRow.id == published.id, BlobRow.key == published.key
     staged = BlobRow.id == staged_id, BlobRow.tenant == tenant, BlobRow.published_at.is_(None)
@@ -212,7 +215,7 @@ def take_over(connection: Connection, tenant: str, published: Published, staged_
 def find_published(connection: Connection, tenant: str, digest: bytes) -> Published | None:
     """Return the tenant's published blob with this digest.
 
-    It takes no lock: a host's transaction on this very thread may hold the row's, and would be waited for in vain. If a
+    It takes no lock: a host's transaction on this very thread may hold the row's lock, and the wait would never end. If a
     sweep deletes the blob before the commit, `publish` finds it missing.
     """
     row = connection.execute(_FIND_PUBLISHED, {"of_tenant": tenant, "of_digest": digest}).one_or_none()
@@ -225,40 +228,40 @@ def key_of(connection: Connection, blob_id: int) -> str | None:
 
 
 def published(connection: Connection, tenant: str, digest: bytes) -> Published | None:
-    """Return the tenant's published blob with this digest, locked and with its age renewed: no sweep deletes it."""
+    """Lock the tenant's published blob with this digest, renew its age so that no sweep deletes it, and return it."""
     of = {"of_tenant": tenant, "of_digest": digest, "now": _now()}
     row = connection.execute(_KEEP_PUBLISHED, of).one_or_none()
     return None if row is None else Published(*row)
 
 
 def publish(connection: Connection, tenant: str, blob_id: int) -> Published | None:
-    """Make a staged blob visible; None if a sweep has taken it."""
+    """Make a staged blob visible and return it; None if a sweep has deleted it."""
     row = connection.execute(_PUBLISH, _now_of(tenant, blob_id)).one_or_none()
     return None if row is None else Published(*row)
 
 
 def sweep(connection: Connection, grace: timedelta = GRACE, most: int = SWEEP_BLOBS) -> Sweep:
-    """Delete blobs that nothing needs, oldest first; one that another transaction has locked is left to the next sweep.
+    """Delete blobs that nothing needs, oldest first; those locked by other transactions are left to the next sweep.
 
-    Only blobs that may be unused are looked at, by an index of their own: those that no commit has published, and
-    those whose last artifact went without them. So a sweep that finds nothing takes as long whatever is stored.
+    Only blobs marked `may_be_unused` are looked at, by a partial index: those that no commit has published, and those that
+    stayed behind when their last artifact was deleted. So a sweep that finds nothing is fast however much is stored.
     """
     old = BlobRow.may_be_unused, BlobRow.staged_at < _now() - grace
     query = select(BlobRow.id).where(*old).order_by(BlobRow.staged_at).limit(most)
     ids = connection.execute(query.with_for_update(skip_locked=True)).scalars().all()
-    # An older byref publishes blobs without clearing the mark: it is cleared here, or each sweep would look at them again.
+    # An older byref publishes blobs without clearing the mark. Clear it here, or each sweep would look at them again.
     used = BlobRow.id.in_(ids), ~_UNUSED
     connection.execute(update(BlobRow).where(*used).values(may_be_unused=False))
     return Sweep(delete_unused(connection, ids), is_full=len(ids) == most)
 
 
 def delete_unused(connection: Connection, ids: Sequence[int]) -> int:
-    """Delete those of the blobs that no artifact needs, frames first, and return how many went.
+    """Delete the given blobs that no artifact needs, and return how many.
 
-    Blobs are locked, in the order of their ids so that no two transactions wait for each other, before it is asked whether
-    an artifact needs them: one that another transaction is inserting is waited for, and seen. Frames do not go by ON DELETE
-    CASCADE: a host's SQLite connection may not enforce foreign keys. Blobs beyond `AT_ONCE_BYTES` are only made unfindable
-    (`RETIRED`): `drain` deletes them in steps between which others write.
+    The blobs are locked before their artifacts are searched, so that an artifact which another transaction is inserting is
+    waited for and seen; and in the order of their ids, so that two transactions do not deadlock. Frames are deleted
+    explicitly, before the blobs, because a host's SQLite connection may not enforce ON DELETE CASCADE. Blobs beyond
+    `AT_ONCE_BYTES` are only marked as deleted (`RETIRED`): `drain` deletes them in steps, between which others can write.
     """
     gone = 0
     for start in range(0, len(ids), DELETE_BATCH):
@@ -278,7 +281,7 @@ def delete_unused(connection: Connection, ids: Sequence[int]) -> int:
 
 
 def drain(connection: Connection, until: float) -> bool:
-    """Delete frames of blobs that `delete_unused` left, until a time (monotonic); False if there are none."""
+    """Delete frames of the blobs that `delete_unused` retired, until the monotonic time `until`; False if there are none."""
     left = select(BlobRow.id).where(BlobRow.may_be_unused, BlobRow.staged_at <= RETIRED)
     blob = connection.execute(left.limit(1).with_for_update(skip_locked=True)).scalar_one_or_none()
     if blob is None:
@@ -294,14 +297,14 @@ def drain(connection: Connection, until: float) -> bool:
 
 
 def delete_staged(connection: Connection, tenant: str, key: str) -> int:
-    """Delete the blob of a key if it was never published, and return how many went: none where its row is locked."""
+    """Delete the blob with a key if it was never published; return the number of blobs deleted, 0 if its row is locked."""
     here = BlobRow.tenant == tenant, BlobRow.key == key, BlobRow.published_at.is_(None)
     found = connection.execute(select(BlobRow.id).where(*here).with_for_update(skip_locked=True))
     return delete_unused(connection, found.scalars().all())
 
 
 def delete_staged_before(connection: Connection, tenant: str, time: datetime, most: int) -> int:
-    """Delete some of a tenant's blobs that may be unused and were staged before a time; return how many went."""
+    """Delete up to `most` unused blobs of a tenant that were staged before a time, and return how many."""
     old = BlobRow.tenant == tenant, BlobRow.may_be_unused, BlobRow.staged_at <= time
     query = select(BlobRow.id).where(*old, _UNUSED).limit(most).with_for_update(skip_locked=True)
     return delete_unused(connection, connection.execute(query).scalars().all())

@@ -1,7 +1,7 @@
-"""What code bound and JSON does not tell: exact values of variables, and definitions as their source.
+"""Names bound by code whose values JSON cannot represent: exact values of variables, and the sources of definitions.
 
-Variables are JSON for every tool; beside that, code finds its own values again with their types, and its functions,
-classes and imports. An exact value was written by a run: only a run reads it.
+For every tool a variable is JSON. In addition, later runs of code find their own values again with their Python types, and
+their functions, classes and imports. A run wrote an exact value, so it is untrusted: only a run, in the sandbox, loads it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from byref_sandbox import EXACT, Data
 MAX_DEFINITIONS = 500
 """Most definitions that a session keeps; further ones are refused by name."""
 MAX_DEFINITION_CHARS = 500_000
-"""Of all of them together: each run of code that names them reads them on the host."""
+"""Limit of all definitions together, because the host reads them for each run of code that names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a session's code has bound before."""
+    """Names that earlier code of a session has bound."""
 
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Definitions by name, in the order in which they were made."""
+    """Sources of definitions by name, in the order in which they were made."""
     exact: Mapping[str, tuple[int, int | None, bytes]] = field(default_factory=dict)
-    """Of exact values that are asked for, by name: row id, artifact's row id, digest."""
+    """The exact values that were asked for, by name: row id, artifact's row id, digest."""
     damaged: frozenset[str] = frozenset()
-    """Definitions that are not what was kept."""
+    """Names of definitions whose stored bytes are damaged."""
 
 
 _DEFINITIONS = (
@@ -55,7 +55,7 @@ _DATA = select(NameRow.name, NameRow.data, NameRow.size_bytes).where(
 
 
 def definitions(connection: Connection, session_row: int) -> Names:
-    """Return the definitions, in the order in which they were made: at most `MAX_DEFINITIONS`."""
+    """Return a session's definitions, in the order in which they were made."""
     sources, damaged = dict[str, str](), set[str]()
     for row in connection.execute(_DEFINITIONS, {"of_session": session_row}):
         try:
@@ -66,7 +66,7 @@ def definitions(connection: Connection, session_row: int) -> Names:
 
 
 def exact(connection: Connection, session_row: int, names: Collection[str]) -> dict[str, tuple[int, int | None, bytes]]:
-    """Return where the exact values of those of the names are that have one."""
+    """Return, for each of the names that has an exact value: its row id, its artifact's row id and its digest."""
     return {
         row.name: (row.id, row.artifact_id, bytes(row.digest))
         for some in store.batched(names)
@@ -76,14 +76,14 @@ def exact(connection: Connection, session_row: int, names: Collection[str]) -> d
 
 @dataclass(frozen=True, slots=True)
 class ValueLoad:
-    """Reads an exact value for a run; another machine finds in it where the value is."""
+    """Reads an exact value for a run; its fields tell an interpreter on another machine where the value is."""
 
     row_id: int
     digest: bytes
     read: Read = field(compare=False, repr=False)
 
     def __call__(self) -> bytes:
-        """Return the value as a run wrote it."""
+        """Return the bytes of the value, as a run wrote them."""
         kept = {"row": self.row_id, "of_digest": self.digest}
         found = self.read(lambda connection: connection.execute(_DATA, kept).one_or_none())
         if found is None:
@@ -92,12 +92,12 @@ class ValueLoad:
 
 
 def data_of(read: Read, row_id: int, digest: bytes) -> Data:
-    """Return an exact value as the sandbox takes it: read only if no warm zygote holds it."""
+    """Return an exact value in the form that the sandbox takes; it is read only if no warm zygote has it already."""
     return Data(digest.hex(), ValueLoad(row_id, digest, read), EXACT)
 
 
 def digest_of(data: bytes) -> bytes:
-    """Return the digest by which a warm zygote knows an exact value."""
+    """Return the digest by which a warm zygote identifies an exact value."""
     return bytes(blake3(data).digest())
 
 
@@ -129,7 +129,7 @@ def keep(
 
 
 def forget(connection: Connection, session_row: int, names: Collection[str]) -> None:
-    """Let go of what was kept under names that are bound anew."""
+    """Delete the exact values and definitions kept under some names, because the names are bound anew."""
     for some in store.batched(names):
         bound = NameRow.session_id == session_row, NameRow.name.in_(some)
         if connection.execute(delete(NameRow).where(*bound)).rowcount:
@@ -137,7 +137,7 @@ def forget(connection: Connection, session_row: int, names: Collection[str]) -> 
 
 
 def last(connection: Connection, session_row: int) -> tuple[int, int]:
-    """Return the row ids of the name and of the variable that were made last."""
+    """Return the row ids of the session's newest name and newest variable."""
     newest = (
         select(func.coalesce(func.max(row.id), 0)).where(row.session_id == session_row)
         for row in (NameRow, VariableRow)
@@ -147,9 +147,9 @@ def last(connection: Connection, session_row: int) -> tuple[int, int]:
 
 
 def reset(connection: Connection, session_row: int, upto: tuple[int, int], most: int) -> bool:
-    """Forget some of the names that code bound, up to row ids that `last` told; tell whether there may be more."""
+    """Delete up to `most` names and variables bound by code, up to the row ids of `last`; tell whether there may be more."""
     is_more, (name, variable) = False, upto
-    # By the index of origins: there may be many variables of outputs.
+    # `+ 0` keeps the planner from the index by id, so that it uses the one by origin: outputs may have many variables.
     of_code = VariableRow.session_id == session_row, VariableRow.origin == "run", VariableRow.id + 0 <= variable
     for table, some in (
         (NameRow, select(NameRow.id).where(NameRow.session_id == session_row, NameRow.id <= name)),

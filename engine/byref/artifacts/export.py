@@ -1,4 +1,4 @@
-"""Export: an artifact's bytes into a file, frame by frame, whole or not at all."""
+"""Export an artifact's bytes to a file, frame by frame: completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from byref.stores.paths import create
 
 
 def export(artifact: Artifact, target: str | os.PathLike[str] | IO[bytes]) -> int:
-    """Write an artifact's bytes to a path or an open binary file and return how many they are.
+    """Write an artifact's bytes to a path or an open binary file and return their number.
 
-    A file at the path is replaced in one moment, once everything was written and is what was stored, and keeps its mode; a
-    new one is its owner's alone. What was written to
-    an open file is taken back where a later part cannot be read and the file can seek.
+    A file at the path is replaced atomically, once all bytes are written and their digest is right, and keeps its mode; a
+    new file is private to its owner. If a part cannot be read, the bytes already written to an open file are removed again,
+    provided that the file can seek.
 
     Raises:
         ConfigurationError: the path is a folder or a device, or the file is not open for bytes.
-        ArtifactMissing: the bytes are not there any more, or are not the ones that were stored.
+        ArtifactMissing: the bytes are gone, or are not the ones that were stored.
         OSError: the file cannot be written.
     """
     if isinstance(target, str | os.PathLike):
@@ -39,7 +39,7 @@ def export(artifact: Artifact, target: str | os.PathLike[str] | IO[bytes]) -> in
         return _write(artifact, target)
     except BaseException:
         if begin is not None:
-            with suppress(OSError):  # of a device: what went wrong first is told
+            with suppress(OSError):  # a device may refuse to truncate: the first error matters more
                 target.seek(begin)
                 target.truncate()
         raise
@@ -68,7 +68,7 @@ def _write(artifact: Artifact, file: IO[bytes]) -> int:
     for _, data in artifact.payload.chunks():
         digest.update(data)
         left = memoryview(data)
-        while left:  # an unbuffered file may take less than it was given, and one of a host's own may not tell
+        while left:  # an unbuffered file may write only a part, and a host's own may return None
             taken = file.write(left)
             left = left[len(left) if taken is None else taken :]
         written += len(data)

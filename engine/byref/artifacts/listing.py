@@ -1,4 +1,4 @@
-"""Lists of a session's artifacts, a page at a time: nothing of their bytes and schemas is read."""
+"""List a session's artifacts, a page at a time, without reading their bytes and schemas."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from byref.artifacts.store import batched, is_live
 from byref.db.tables import CAME, WAS_MADE, ArtifactRow, EscapedText, VariableRow
 
 MOST_BY_AGE = 200
-"""So many of what begins with a prefix are sorted by age; more are listed as an index has them."""
+"""Up to this many artifacts with a prefix are sorted by age; more are listed in the order of an index."""
 ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
-"""An artifact's id, or its pointer."""
+"""Matches an artifact's id or pointer."""
 
 
 class Listed(NamedTuple):
-    """What a list says of an artifact."""
+    """An artifact as a list shows it."""
 
     row_id: int
     id: str
@@ -32,7 +32,7 @@ class Listed(NamedTuple):
 
 
 class Unbound(NamedTuple):
-    """What there is to say of an artifact that no variable stands for."""
+    """An artifact to which no variable is bound."""
 
     row_id: int
     id: str
@@ -44,20 +44,20 @@ class Unbound(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some artifacts, and how many there are from the first of them on."""
+    """A page of artifacts, and how many artifacts there are from its first one on."""
 
     listed: list[Listed]
     total: Counted
 
 
 def page_of(connection: Connection, session_row: int, *, prefix: str, after: int, limit: int) -> Page | None:
-    """Return the artifacts behind one, given by its row id, 0 for none: oldest first.
+    """Return the artifacts whose name or id begins with `prefix`, after the one with the row id `after` (0: from the start).
 
-    Where the names or ids of more than `MOST_BY_AGE` begin with a prefix these come in the order of that, of those with one
-    name the oldest first; None if the one they are to be behind is not among them.
+    They come oldest first. Only if more than `MOST_BY_AGE` begin with the prefix, they are sorted by name or id, and those
+    with the same name by age; None then, if the artifact `after` does not begin with the prefix.
     """
     about = {"of_session": session_row, "now": datetime.now(UTC), "behind": after, "most": limit}
-    if not _ID_START.startswith(prefix):  # as every id does
+    if not _ID_START.startswith(prefix):  # every id begins with "", "a", … "art_": then the prefix excludes nothing
         return _page_of_those(connection, about, prefix)
     listed = [Listed(*row) for row in connection.execute(_ALL, about)]
     count = len(listed)
@@ -67,10 +67,10 @@ def page_of(connection: Connection, session_row: int, *, prefix: str, after: int
 
 
 class _At(NamedTuple):
-    """A place in a list by a prefix."""
+    """A position in a list that is sorted by name or id."""
 
     key: str
-    """A name as it is stored, or an id."""
+    """A name in its stored form, or an id."""
     row_id: int
 
 
@@ -100,7 +100,7 @@ def _page_of_those(connection: Connection, about: dict[str, Any], prefix: str) -
 
 
 def _beyond(text: str) -> str:
-    """The least text that is greater than all that begin with this one."""
+    """Return an upper bound, in the order of code points, of all texts that begin with this one."""
     kept = text.rstrip("\U0010ffff")
     if not kept:
         return "\U0010ffff" * _LONGEST
@@ -109,7 +109,7 @@ def _beyond(text: str) -> str:
 
 
 def _listed_by(key: Any, *where: Any) -> Any:
-    """Row ids in the order of a key that begins with the prefix, behind a place, with the key."""
+    """Select (key, row id), sorted, of the artifacts whose key begins with the prefix, behind a given position."""
     mine = ArtifactRow.session_id == bindparam("of_session"), is_live(bindparam("now"))
     behind = tuple_(key, ArtifactRow.id) > tuple_(bindparam("key", type_=Text), bindparam("behind"))
     begins = behind, key < bindparam("beyond", type_=Text)
@@ -118,7 +118,7 @@ def _listed_by(key: Any, *where: Any) -> Any:
 
 _ID_START = "art_"
 _LONGEST = 1_000
-"""Characters, of a name that somebody looks for by its beginning."""
+"""Longest name, in characters, that a search by prefix finds."""
 _MOST: Any = bindparam("most")
 _NAME, _PUBLIC_ID = type_coerce(ArtifactRow.name, Text), type_coerce(ArtifactRow.public_id, Text)
 _COLUMNS: Any = (
@@ -162,9 +162,9 @@ _TOLD = select(
 
 
 def newest_unbound(connection: Connection, session_row: int, limit: int) -> tuple[list[Unbound], Counted]:
-    """Return the artifacts stored last that no variable stands for, newest first, and how many there are.
+    """Return the newest artifacts to which no variable is bound, newest first, and how many there are.
 
-    No more than `limit` and `MOST_COUNTED` of the newest are looked at.
+    Only the newest `max(limit, MOST_COUNTED)` artifacts are looked at.
     """
     window = max(limit, MOST_COUNTED)
     about = {"of_session": session_row, "now": datetime.now(UTC), "window": window}
@@ -176,7 +176,7 @@ def newest_unbound(connection: Connection, session_row: int, limit: int) -> tupl
 
 
 def made_by(connection: Connection, session_row: int, step: int) -> list[str]:
-    """Return the ids of the artifacts that a reply made, by its step in the session's ledger, oldest first."""
+    """Return the ids of the artifacts that the reply of a step made, oldest first."""
     row = ArtifactRow
     made = select(row.public_id).where(row.session_id == session_row, row.step == step, text(WAS_MADE), is_live())
     return list(connection.execute(made.order_by(row.id)).scalars())

@@ -1,4 +1,4 @@
-"""What a value lost on its way into JSON: the bracketed notes that stand where it could not be written."""
+"""Find what a value lost when it was written as JSON: bracketed notes stand for the parts that JSON cannot hold."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NOTE = re.compile(
     re.DOTALL,
 )
 _UNKNOWN = object()
-"""In the place of a value that is not a list, dict or tuple of the same form as its JSON."""
+"""Stands for the parts of a value that is not a list, dict or tuple of the same form as its JSON."""
 _PATH_CHARS = 200
 
 
 def first_note(value: object, block: Block) -> str | None:
-    """Return where a value is not what JSON can hold, and why: `value['rows'][3]: object is not JSON: …`; else None.
+    """Return where and why JSON cannot hold a value, as `value['rows'][3]: object is not JSON: …`; None if it can.
 
-    `block` is what the value became. Text of a value's own that reads like a note is none.
+    `block` is the written value. A string of the value itself that looks like a note is not taken for one.
     """
     if issubclass(type(value), str | bytes | bytearray | memoryview) or not any(mark in block.data for mark in _MARKS):
         return None

@@ -37,14 +37,14 @@ from byref.stores.protocol import BlobStore, is_model_readable
 logger = logging.getLogger("byref")
 
 STAGE_BATCH = 8
-"""Frames written by one staging transaction. They are compressed before it begins, so that it holds no lock meanwhile. Of an
-object, this many are written between two transactions that tell sweeps that it is still being written."""
+"""Frames written by one staging transaction. They are compressed before it begins, so that no lock is held meanwhile. For an
+object: number of frames after which its blob's age is renewed, so that no sweep takes it for abandoned."""
 
 PUT_OFF_SECONDS = GRACE.total_seconds() / 10
-"""A slow stream renews the age of its blob after so long, even before a batch is full: a sweep would take it for abandoned."""
+"""Time after which a slow stream renews its blob's age, even before a batch is full: a sweep would take it for abandoned."""
 
 HELD_BYTES = 2 << 20
-"""Bytes of one output that may be kept in memory until its commit writes them; more is staged."""
+"""Most bytes of one output that are kept in memory until its commit writes them; a larger payload is staged."""
 
 _ATTEMPTS = 4
 
@@ -52,32 +52,32 @@ Transact = Callable[[Callable[[Connection], Any]], Any]
 
 
 class Leavable(Protocol):
-    """The transaction of a host on an event loop: its task may be cancelled while another thread works in it.
+    """A host's transaction on an event loop, whose task may be cancelled while another thread works in the transaction.
 
-    Called from the thread that stages. What is raised passes on to it.
+    Its methods are called from the thread that stages, and may raise; exceptions are passed on.
     """
 
     def on_leave(self, undo: Callable[[Connection], object]) -> None:
-        """Remember `undo`, which is run in the host's transaction if the task is cancelled: it takes back what was staged."""
+        """Remember `undo`, which deletes what was staged, and run it in the host's transaction if the task is cancelled."""
 
     def apart(self, work: Callable[[Connection], Any]) -> Any:
-        """Run work in a transaction of its own and return its result; None where that is impossible, as on SQLite."""
+        """Run work in a transaction of its own and return its result; None if that is impossible, as on SQLite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tenant's payloads are written to."""
+    """The database and the store to which a tenant's payloads are written."""
 
     transact: Transact
     tenant: str
     objects: BlobStore | None
-    """None: into SQL."""
+    """The store; None: payloads are written to SQL."""
     leavable: Leavable | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is to be stored: bytes, their digest, how many lines they have and what they are."""
+    """Bytes to be stored, with their digest, number of lines and content type."""
 
     data: bytes
     digest: bytes
@@ -96,20 +96,20 @@ class Staged:
     size: int
     lines: int
     content: Content | None
-    """What to write once more if the blob is deleted before the commit; None of a stream, which cannot be read twice."""
+    """The content to write again if the blob is deleted before the commit; None for a stream, which cannot be read twice."""
 
 
 def begun(place: Place, data: bytes) -> Ahead | None:
-    """Begin to compress a payload on other threads; None where its store keeps it as it is.
+    """Start to compress a payload on other threads; None if its store keeps plain bytes.
 
-    The caller owns what is returned: it is handed to `stage`, or closed.
+    The caller owns the result, and must give it to `stage` or close it.
     """
     return compressing(data) if _compresses(place) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A payload that its commit writes: its frames, compressed, with checksums for the blob's key."""
+    """A small payload that its commit will write: its compressed frames, with checksums for the blob's key."""
 
     content: Content
     key: str
@@ -125,9 +125,9 @@ def hold(content: Content) -> Held:
 def publish_held(connection: Connection, tenant: str, held: Held) -> Published | None:
     """Write and publish a payload; None if the tenant has a published blob with the digest.
 
-    That blob's bytes may be damaged, and to read them takes too long under the session's lock: the caller takes its commit
-    back and uses `stage`, which reads them. One with the key of `held` was written in this very transaction, for an equal
-    part of the same output.
+    That blob's bytes may be damaged, and checking them under the session's lock would take too long: the caller rolls its
+    commit back and uses `stage`, which checks them. A blob with the key of `held` is returned all the same: this very
+    transaction wrote it, for an equal part of the same output.
     """
     size, lines = len(held.content.data), held.content.lines
     blob_id = blobs.publish_new(connection, tenant, held.content.digest, size, lines, held.frames, key=held.key)
@@ -138,10 +138,10 @@ def publish_held(connection: Connection, tenant: str, held: Held) -> Published |
 
 
 def stage(place: Place, content: Content, ahead: Ahead | None = None) -> Staged:
-    """Write a payload, or find its bytes published already in the tenant; `ahead` are its frames, if they are `begun`.
+    """Write a payload, unless the tenant has a published blob with the same bytes; `ahead` are its frames from `begun`.
 
-    Bytes that are found are read and compared with their checksums before anything new refers to them. Where they are
-    damaged or lost they are written again, which heals every artifact that has them.
+    Published bytes are read and compared with their checksums before anything new refers to them. If they are damaged or
+    lost, they are written again, which repairs every artifact that has them.
     """
     found: Published | None = place.transact(lambda c: blobs.find_published(c, place.tenant, content.digest))
     if found is None:
@@ -152,9 +152,10 @@ def stage(place: Place, content: Content, ahead: Ahead | None = None) -> Staged:
 
 
 def stage_stream(place: Place, pieces: Iterable[bytes], content_type: str) -> Staged:
-    """Write a payload as it comes; what its pieces raise passes on, and then nothing is left of it.
+    """Write a payload while it arrives. If its pieces raise, nothing of it is kept, and the exception is passed on.
 
-    Its digest is known at the end only, so it is always written, though equal bytes may be there: `publish` takes those.
+    The digest is known only at the end, so the payload is always written, even if equal bytes exist: `publish` prefers
+    those.
     """
     staged = _write(place, pieces, content_type, None)
     found = place.transact(lambda c: blobs.find_published(c, place.tenant, staged.digest))
@@ -164,20 +165,20 @@ def stage_stream(place: Place, pieces: Iterable[bytes], content_type: str) -> St
 
 
 def publish(connection: Connection, tenant: str, blob_id: int, digest: bytes) -> Published | None:
-    """Return the published blob with these bytes, publishing the staged one if there is none; None if a sweep took it.
+    """Return the published blob with these bytes, or publish the staged one; None if a sweep has deleted that.
 
-    The look-up is an UPDATE: it locks the row and renews its age, so that no sweep deletes it before this commit.
+    The look-up is an UPDATE, which locks the row and renews its age, so that no sweep deletes it before this commit.
     """
     return blobs.published(connection, tenant, digest) or blobs.publish(connection, tenant, blob_id)
 
 
 def publish_kept(connection: Connection, place: Place, staged: Staged) -> Published:
-    """Return the published blob with these bytes, as `publish`; what was deleted meanwhile is written once more.
+    """Do what `publish` does, and write the bytes again if they were deleted meanwhile.
 
-    It is written in this transaction, although that holds its locks for longer: nothing can delete it again.
+    They are written in this transaction, which then holds its locks for longer, so that nothing can delete them again.
 
     Raises:
-        ArtifactMissing: it was deleted each time, or came as a stream.
+        ArtifactMissing: the bytes were deleted each time, or came as a stream.
     """
     here = replace(place, transact=lambda work: work(connection), leavable=None)
     for _ in range(_ATTEMPTS):
@@ -191,7 +192,7 @@ def publish_kept(connection: Connection, place: Place, staged: Staged) -> Publis
 
 
 def new_key(place: Place, content_type: str) -> tuple[str | None, str]:
-    """Return a fresh key for a blob, behind the name of the store that it is for, None for SQL."""
+    """Return (name of the store or None for SQL, new key) for a blob."""
     name = blobs.new_key()
     if place.objects is None:
         return None, name
@@ -199,10 +200,10 @@ def new_key(place: Place, content_type: str) -> tuple[str | None, str]:
 
 
 def abandon(place: Place, blob_id: int, key: str | None = None) -> None:
-    """Delete a blob that will not be published, and its object; where that fails a sweep does it later.
+    """Delete a blob that will not be published, and its object; if that fails, a sweep does it later.
 
-    `key` is the object's: a sweep may have deleted the row before the object was there, and would not find it. Where the
-    task of an asynchronous call was cancelled, its transaction cannot be used here: the row is left to `on_leave`.
+    `key` is the object's key, in case a sweep deleted the row before the object was written, so that the row cannot tell
+    it. If the task of an asynchronous call was cancelled, its transaction cannot be used here: `on_leave` deletes the row.
     """
 
     def work(connection: Connection) -> str | None:
@@ -240,7 +241,7 @@ def _abandon_apart(place: Place, left: Leavable, blob_id: int, key: str | None) 
 def _write(
     place: Place, pieces: Iterable[bytes], content_type: str, content: Content | None, ahead: Ahead | None = None
 ) -> Staged:
-    """Write pieces as a new blob; `content` has its digest, size and lines, None where only the end of a stream tells them."""
+    """Write pieces as a new blob; `content` has its digest, size and lines; None for a stream, which ends before they are known."""
     tally = _Tally()
     whole = (content.digest, len(content.data), content.lines) if content else (blobs.UNSEALED, 0, 0)
     store, key = new_key(place, content_type)
@@ -260,8 +261,8 @@ def _write(
         come = coming() if content is None else pieces
         with closing(ahead or cut(come, compresses=_compresses(place))) as cuts:
             frames = (frame.placed(key) for frame in cuts)
-            # The blob's row and its first frames are one transaction: of most payloads that is all there is. An object has
-            # to have its row before it is written.
+            # One transaction writes the blob's row and its first frames, which is all for most payloads. An object is written
+            # only after its blob's row, so that a sweep can find it by the row.
             first = list(islice(frames, STAGE_BATCH)) if place.objects is None else []
 
             def begin(connection: Connection) -> int:
@@ -287,7 +288,7 @@ def _write(
 
 
 def _add(place: Place, blob_id: int, frames: list[Frame]) -> None:
-    """Write frames, or none, and renew the blob's age, so that no sweep takes it for abandoned."""
+    """Write frames, if any, and renew the blob's age, so that no sweep takes it for abandoned."""
 
     def work(connection: Connection) -> None:
         if not blobs.put_off(connection, place.tenant, blob_id):
@@ -320,8 +321,8 @@ def _write_object(
 def _is_there(place: Place, found: Published, size: int) -> bool:
     """Tell whether a published blob's bytes can be read here, and are the ones that were stored.
 
-    They may be in a store that the engine has no more, or one that has lost them. Where models read files at the store's
-    paths, bytes in SQL do not count as there: no model can read them.
+    They may be in a store that the engine does not have any more, or that has lost them. If models read objects at the
+    store's paths, bytes in SQL count as missing, because no model can read them there.
     """
     if found.store is None:
         if is_model_readable(place.objects):
@@ -333,7 +334,7 @@ def _is_there(place: Place, found: Published, size: int) -> bool:
 
 
 def _write_again(place: Place, found: Published, content: Content) -> None:
-    """Give a published blob its bytes back: they are staged as any others, then take the place of the lost ones at once."""
+    """Repair a published blob: stage its bytes as a new blob, then replace the lost ones in one transaction."""
     staged = _write(place, [content.data], content.content_type, content)
     place.transact(lambda connection: blobs.take_over(connection, place.tenant, found, staged.blob_id))
 
@@ -343,7 +344,7 @@ def _compresses(place: Place) -> bool:
 
 
 class _Tally:
-    """Counts a stream that passes by: its digest, its bytes and its lines."""
+    """Computes the digest, size and number of lines of a stream while it passes."""
 
     def __init__(self) -> None:
         self._hash = blake3()

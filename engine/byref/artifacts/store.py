@@ -1,4 +1,4 @@
-"""Artifacts: stored payloads with their description, found by id, pointer or name within one session."""
+"""Artifacts: stored payloads with their descriptions, found by id, pointer or name within one session."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from byref_sandbox import jsontext
 
 PREVIEW_CHARS = 200
 MAX_FILES_LOOKED_AT = 500
-"""Newest files of code among which those are chosen that a run is given."""
+"""Number of the newest files written by code among which those given to a run are chosen."""
 MANY = 500
-"""Parameters of one statement; every database takes as many, and a longer list is asked in parts."""
+"""Most parameters of one statement, which every database accepts; longer lists are split."""
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
 
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """An immutable stored payload with its description; its bytes are read when asked for."""
+    """An immutable stored payload with its description; its bytes are read on demand."""
 
     id: str
     """`art_…`, minted by byref."""
@@ -60,57 +60,57 @@ class Artifact:
     """json, text, image or document"""
     content_type: str
     size_bytes: int
-    """UTF-8 bytes of its text; of JSON made from Python values, in compact form."""
+    """UTF-8 bytes of the text; for JSON made from Python values, of its compact form."""
     line_count: int
     preview: str
-    """The first 200 characters, and how many more there are."""
+    """The first 200 characters, and the number of those left out."""
     tokens: int
     shape: object
     step: int | None
-    """The ledger step that made it; None where the host stored it."""
+    """The ledger step that made it; None if the host stored it."""
     stored_at: datetime
     payload: StoredPayload = field(repr=False)
     digest: bytes = field(repr=False)
     row_id: int = field(repr=False)
     packed_schema: bytes | None = field(repr=False)
     expires_at: datetime | None = field(compare=False)
-    """When it goes, unless it is used before; None: with its session."""
+    """When it expires, unless it is used before; None: with its session."""
     ttl_seconds: float | None = field(repr=False, compare=False)
-    """How long it is kept after it was last used."""
+    """How long it is kept after its last use, in seconds."""
     is_kept: bool = field(repr=False, compare=False)
     """Whether it survives the end of its session."""
     is_string: bool = field(repr=False)
-    """Of JSON: whether it is the text that it came as, which holds JSON, rather than what that says."""
+    """Whether the value is a text that contains JSON: `value` is then the text, `parsed` is the JSON in it."""
 
     @property
     def description(self) -> Description:
-        """What its row says of its payload, for another artifact of the same bytes."""
+        """The description of the payload, for another artifact of the same bytes."""
         said = self.kind, self.content_type, self.size_bytes, self.preview, self.tokens, self.shape, self.packed_schema
         return Description(*said, name=self.name, is_string=self.is_string)
 
     @property
     def pointer(self) -> str:
-        """The id as models are shown it: with a colon in place of the underscore."""
+        """The id in the form that models see: with a colon in place of the underscore."""
         return "art:" + self.id.removeprefix("art_")
 
     def use(self) -> None:
-        """Put off its expiry, as each reading of its bytes does."""
+        """Postpone the expiry, as each reading of the bytes does."""
         if self.payload.used is not None:
             self.payload.used()
 
     @property
     def location(self) -> str | None:
-        """The path or URL at which other programs find the very bytes; None where they are in SQL, or compressed."""
+        """The path or URL at which other programs find the plain bytes; None if they are in SQL, or compressed."""
         return self.payload.uri
 
     @property
     def value(self) -> object:
-        """The whole payload as what it came as: parsed JSON, text, or the bytes of an image or a document."""
+        """The whole payload in the form in which it came: parsed JSON, text, or the bytes of an image or a document."""
         return self.text if self.is_string else self.parsed
 
     @property
     def parsed(self) -> object:
-        """The same, but that a text which holds JSON is what that says."""
+        """As `value`, but a text that contains JSON is parsed."""
         data = self.payload.read()
         if self.is_binary:
             return data
@@ -123,24 +123,24 @@ class Artifact:
 
     @property
     def has_own_text(self) -> bool:
-        """Whether it is text, or JSON written by somebody else: into what byref writes it puts line feeds."""
+        """Whether the bytes are text or JSON exactly as somebody else wrote them: byref puts line feeds into its own JSON."""
         return self.kind == "text" or (self.kind == "json" and self.size_bytes == self.payload.size)
 
     @property
     def is_json(self) -> bool:
-        """Whether jq is given a value: it is structured, or its content type says that it is JSON, as of a scalar's text."""
+        """Whether jq gets a parsed value: the payload is structured, or its content type says JSON, as for a scalar."""
         declared = self.content_type.partition(";")[0].strip().lower()
         is_declared = declared in ("application/json", "text/json") or declared.endswith("+json")
         return self.kind == "json" or is_declared
 
     @property
     def is_binary(self) -> bool:
-        """Whether it is an image or a document, whose bytes are no text to be searched."""
+        """Whether it is an image or a document, whose bytes cannot be searched as text."""
         return self.kind in ("image", "document") and not self.content_type.startswith("text/")
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of a structured output; None of text, and of what a host, a model or code stored."""
+        """The JSON Schema of a structured output; None for text, and for artifacts stored by a host, a model or code."""
         if self.packed_schema is None:
             return None
         try:
@@ -152,7 +152,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What an artifact's row says of its payload."""
+    """The description of a payload, as an artifact's row has it."""
 
     kind: str
     content_type: str
@@ -163,11 +163,11 @@ class Description:
     packed_schema: bytes | None = None
     name: str | None = None
     is_string: bool = False
-    """As of the artifact. Its row is one of a text then, with the shape of JSON."""
+    """As in `Artifact`. The row then has the kind `text` and the shape of the JSON."""
 
 
 def is_id(value: str) -> bool:
-    """Tell whether a key is spelled as an id or a pointer is."""
+    """Tell whether a key has the form of an id or a pointer."""
     return _ID.fullmatch(value) is not None
 
 
@@ -177,17 +177,17 @@ def is_pointer(value: object) -> bool:
 
 
 def approx_byte_size(value: object) -> int:
-    """Return the UTF-8 bytes of a text, of any other value those of its compact JSON.
+    """Return the number of UTF-8 bytes of a text, or of the compact JSON of any other value.
 
-    0 where JSON cannot hold the value (it contains itself, say), so that it never exceeds a threshold. An iterator is
-    read to its end.
+    0 if JSON cannot hold the value (for example because it contains itself), so that it never exceeds a threshold. An
+    iterator is read to its end.
     """
     block = to_block(value)
     return 0 if first_note(value, block) else block.size
 
 
 def decode_text(data: bytes) -> str:
-    """Return stored text as the model reads it: lone surrogates as they came, undecodable bytes as U+FFFD."""
+    """Return stored text as the model reads it: lone surrogates stay, undecodable bytes become U+FFFD."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -199,12 +199,12 @@ def decode_text(data: bytes) -> str:
 
 
 def pack_schema(schema: object) -> bytes:
-    """Return a JSON Schema as it is kept."""
+    """Return a JSON Schema in its stored form, compressed."""
     return zstandard.ZstdCompressor(level=3).compress(json.dumps(schema, separators=(",", ":")).encode())
 
 
 def new_id(*, as_uuid: bool = False) -> str:
-    """Return a fresh artifact id: 60 random bits, few tokens; or a UUID, as memory pointers have."""
+    """Return a new artifact id: 60 random bits, which are few tokens; or a UUID, as in memory pointers."""
     if as_uuid:
         return f"art_{uuid.uuid4()}"
     return "art_" + "".join(_ALPHABET[byte % 32] for byte in secrets.token_bytes(12))
@@ -223,7 +223,7 @@ def publish(
     ttl: timedelta | None,
     public_id: str | None = None,
 ) -> Artifact:
-    """Insert an artifact of a published blob and return it as it would be read; `public_id` is one of `new_id`."""
+    """Insert an artifact of a published blob and return it as a later read would; `public_id` comes from `new_id`."""
     now = datetime.now(UTC)
     row = {
         "public_id": public_id or new_id(),
@@ -251,11 +251,11 @@ def publish(
 
 
 def is_live(now: ColumnElement[datetime] | None = None) -> ColumnElement[bool]:
-    """The condition of artifacts that have not expired: what has is not found any more, swept or not."""
+    """Return the condition that an artifact has not expired: an expired one is not found, even before a sweep."""
     return or_(ArtifactRow.expires_at.is_(None), ArtifactRow.expires_at > (datetime.now(UTC) if now is None else now))
 
 
-# Built once: building takes longer than running what it builds.
+# Built once, because building a statement takes longer than running it.
 _LIVE: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     select(
         ArtifactRow.id,
@@ -290,7 +290,7 @@ _LIVE_IDS = _LIVE.where(ArtifactRow.public_id.in_(bindparam("ids", expanding=Tru
 
 
 def _newest_named(each: Any, *is_live: Any) -> Any:
-    """For each of some names, as they are stored: the newest that was made so, and the newest that came in outputs."""
+    """Select, for each stored name: the newest artifact made under that name, and the newest that came in an output."""
     same = ArtifactRow.session_id == bindparam("of_session"), type_coerce(ArtifactRow.name, Text) == each.c.value
     newest = select(ArtifactRow.id).where(*same, *is_live).order_by(ArtifactRow.id.desc()).limit(1)
     return select(
@@ -304,7 +304,7 @@ _WANTED = {
     .table_valued(column("value", Text(collation="C")), name="wanted")
     .render_derived(),
 }
-"""Names as rows, for look-ups of each, and no list: there may be any number of artifacts of one name."""
+"""The names as rows of a table, so that each is one look-up in the index, however many artifacts have the same name."""
 _NAMED = {dialect: _newest_named(wanted, is_live(bindparam("now"))) for dialect, wanted in _WANTED.items()}
 _EVER_NAMED = {dialect: _newest_named(wanted) for dialect, wanted in _WANTED.items()}
 _INSERT = insert(ArtifactRow).returning(ArtifactRow.id)
@@ -315,13 +315,13 @@ def _now_of(session_row: int) -> dict[str, Any]:
 
 
 def find(connection: Connection, source: Source, session_row: int, key: str) -> Artifact | None:
-    """Return the session's artifact of that id, pointer or name, as `by_names`."""
+    """Return the session's artifact with that id, pointer or name; see `by_names` for the choice among equal names."""
     found = by_ids(connection, source, session_row, [key]) or by_names(connection, source, session_row, [key])
     return found.get(key)
 
 
 def by_row_ids(connection: Connection, source: Source, session_row: int, ids: Collection[int]) -> dict[int, Artifact]:
-    """Return the session's artifacts with these row ids, of which there may be any number."""
+    """Return the session's artifacts with these row ids, of which there may be any number, by row id."""
     found: dict[int, Artifact] = {}
     for some in batched(ids):
         rows = connection.execute(_LIVE_ROWS, {**_now_of(session_row), "ids": some}).all()
@@ -330,7 +330,7 @@ def by_row_ids(connection: Connection, source: Source, session_row: int, ids: Co
 
 
 def by_ids(connection: Connection, source: Source, session_row: int, keys: Collection[str]) -> dict[str, Artifact]:
-    """Return the session's artifacts by those of the keys that are ids or pointers."""
+    """Return the session's artifacts for the keys that are ids or pointers, by key."""
     given = {key: "art_" + match[1] for key in keys if (match := _ID.fullmatch(key))}
     found: dict[str, Artifact] = {}
     for some in batched(set(given.values())):
@@ -340,9 +340,9 @@ def by_ids(connection: Connection, source: Source, session_row: int, keys: Colle
 
 
 def by_names(connection: Connection, source: Source, session_row: int, names: Collection[str]) -> dict[str, Artifact]:
-    """Return the session's artifacts by name, the newest of each.
+    """Return the session's newest artifact of each name.
 
-    What a host, a model or code named goes before the names that documents in outputs happen to have.
+    A name given by a host, a model or code is preferred to one that a document in an output happens to have.
     """
     found = _rows_named(connection, session_row, names, _NAMED)
     rows = {name: row for name, (made, came) in found.items() if (row := made or came)}
@@ -358,7 +358,7 @@ def rows_ever_named(connection: Connection, session_row: int, names: Collection[
 def _rows_named(
     connection: Connection, session_row: int, names: Collection[str], query: Mapping[str, Any]
 ) -> dict[str, tuple[int | None, int | None]]:
-    """Row ids by name: of the newest that was made so, and of the newest that came in outputs."""
+    """Return row ids by name: of the newest artifact made under it, and of the newest that came in an output."""
     escaped = EscapedText()
     stored = {escaped.process_bind_param(name, connection.dialect): name for name in names}
     if not stored:
@@ -383,7 +383,7 @@ _FILES = (
 def files_of_runs(
     connection: Connection, source: Source, session_row: int, text: str, *, most: int, max_bytes: int
 ) -> dict[str, Artifact]:
-    """Return files that code wrote, the newest of each name: those that a text names, then others as far as there is room."""
+    """Return files that code wrote, the newest of each name: first those that `text` mentions, then others that fit."""
     newest: dict[str, tuple[int, int]] = {}
     for row_id, name, size in connection.execute(_FILES, _now_of(session_row)):
         newest.setdefault(str(name), (row_id, size))
@@ -398,7 +398,7 @@ def files_of_runs(
 
 
 def batched(values: Collection[T]) -> Iterator[list[T]]:
-    """Yield as many values at a time as a statement takes as parameters on every database."""
+    """Yield the values in lists of at most `MANY`, the number of parameters that every database accepts in a statement."""
     left = iter(values)
     while some := list(islice(left, MANY)):
         yield some
@@ -407,21 +407,21 @@ def batched(values: Collection[T]) -> Iterator[list[T]]:
 def all_of(
     connection: Connection, source: Source, session_row: int, *, after: str | None = None, limit: int | None = None
 ) -> list[Artifact] | None:
-    """Return the session's artifacts, oldest first, those behind the one with the id `after`, which has to be there: else None."""
+    """Return the session's artifacts after the one with the id `after`, oldest first; None if that does not exist."""
     return _page(connection, source, session_row, _ALL.limit(limit), after, 0)
 
 
 def older(
     connection: Connection, source: Source, session_row: int, *, before: str | None = None, limit: int
 ) -> list[Artifact] | None:
-    """Return the artifacts stored last, newest first, those before the one with the id `before`: None if that is gone."""
+    """Return the artifacts stored before the one with the id `before`, newest first; None if that does not exist."""
     return _page(connection, source, session_row, _OLDER.limit(limit), before, 2**63 - 1)
 
 
 def _page(
     connection: Connection, source: Source, session_row: int, query: Any, beyond: str | None, end: int
 ) -> list[Artifact] | None:
-    """The artifacts of a query beyond the one with an id, or beyond the row id of an end of the list."""
+    """Return the artifacts of a query beyond the one with the id `beyond`; without one, beyond the row id `end`."""
     if beyond is not None:
         found = by_ids(connection, source, session_row, [beyond]).get(beyond)
         if found is None:

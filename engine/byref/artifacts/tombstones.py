@@ -1,6 +1,7 @@
-"""Tombstones: what is left of an artifact that expired, for whoever names it afterwards.
+"""Tombstones: records of expired artifacts, which tell those who name one what it was and how to get it again.
 
-An artifact is gone at the moment it expires; a sweep turns its row into a tombstone later. Either is found here.
+An artifact cannot be found from the moment at which it expires; a sweep turns its row into a tombstone later. This module
+finds both: expired rows and tombstones.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from byref.db.tables import ArtifactRow, LedgerRow, NameRow, TombstoneRow, Varia
 KEPT = timedelta(days=30)
 """How long a tombstone is kept."""
 MOST = 1_000
-"""Tombstones of one session; the newest are kept."""
+"""Most tombstones of one session; the newest are kept."""
 ARGUMENT_CHARS = 2_000
-"""Of a call's arguments, in the text."""
+"""Characters of a call's arguments that the text shows."""
 GONE = "the stored data is gone or damaged"
-"""What the model reads first where bytes are missing, or not the ones that were stored."""
+"""Beginning of the text for the model if bytes are missing, or are not the ones that were stored."""
 _SHAPE_CHARS = 300
 _LONGEST = 1_000
-"""Characters, of a name that is looked for."""
+"""Longest name, in characters, that is searched for."""
 _ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """What an artifact was, when it went, and which call made it."""
+    """What an artifact was, when it expired, and which call made it."""
 
     id: str
     step: int | None
@@ -47,12 +48,12 @@ class Tombstone:
     """The names that were bound to it or to a part of it."""
     tool: str | None
     arguments: str | None
-    """Of the call, as the model wrote them."""
+    """The call's arguments, as the model wrote them."""
     shape: object
     expired_at: datetime
 
     def answers_to(self, key: str) -> bool:
-        """Tell whether it went by that id, pointer, name of a variable (with or without `$`) or name."""
+        """Tell whether the artifact had that id, pointer, variable (with or without `$`) or name."""
         bare = _bare(key)
         alias = _ALIAS.match(bare)
         if alias and self.origin == "output" and self.variables:
@@ -60,7 +61,7 @@ class Tombstone:
         return bare == self.id or bare in self.variables or bare == self.name
 
     def message(self, key: str) -> str:
-        """Return the text for whoever named it: what it was, when it went, how to have it again."""
+        """Return the text for those who name it: what it was, when it expired, and how to get it again."""
         when = self.expired_at.strftime("%Y-%m-%d %H:%M UTC")
         shape = json.dumps(self.shape, ensure_ascii=False) if not isinstance(self.shape, str) else self.shape
         what = f"{self.content_type}, {self.size_bytes:,} bytes, {_cut(shape, _SHAPE_CHARS)}"
@@ -69,17 +70,17 @@ class Tombstone:
 
 
 def _bare(key: str) -> str:
-    """An id, or a name, as the tables have it."""
+    """Return a key in the form of the tables: a pointer as an id, a variable without `$`."""
     bare = key.strip().removeprefix("$")
     return "art_" + bare.removeprefix("art:") if bare.startswith("art:") else bare
 
 
 def find(connection: Connection, session_row: int, keys: Collection[str]) -> dict[str, Tombstone]:
-    """Return what is left of those of the keys that were a session's artifacts or variables; the newest of each."""
+    """Return, for each key that named an expired artifact or variable of the session, the newest tombstone."""
     found: dict[str, Tombstone] = {}
     for some in store.batched(keys):
         called = _Called.of(some)
-        # Nothing that lives is called so: all that a name finds among the artifacts has expired, and was not swept yet.
+        # The caller found no live artifact with these keys: a row that a key finds has expired, but was not swept yet.
         expired = ArtifactRow.id.in_(_rows_called(connection, session_row, called))
         gone = _dying(connection, and_(ArtifactRow.session_id == session_row, expired), MOST)
         known = [_tombstone(row) for row in (*gone[::-1], *_swept(connection, session_row, called))]
@@ -91,13 +92,13 @@ def find(connection: Connection, session_row: int, keys: Collection[str]) -> dic
 
 
 class _Called(NamedTuple):
-    """What some keys may be, as the tables have it."""
+    """The possible meanings of some keys, in the form of the tables."""
 
     ids: set[str]
     names: set[str]
     variables: set[str]
     steps: set[int]
-    """Of aliases `var_step_N`."""
+    """The steps N of aliases `var_step_N`."""
 
     @classmethod
     def of(cls, keys: Collection[str]) -> _Called:
@@ -108,7 +109,7 @@ class _Called(NamedTuple):
 
 
 def _rows_called(connection: Connection, session_row: int, called: _Called) -> set[int]:
-    """The ids of the rows of artifacts that are called so, whether or not they have expired: of a name the newest."""
+    """Return the row ids of artifacts with these keys, expired or not; for each name, of the newest artifact."""
     artifact, variable = ArtifactRow.session_id == session_row, VariableRow.session_id == session_row
     queries = (
         (called.ids, select(ArtifactRow.id).where(artifact, ArtifactRow.public_id.in_(called.ids))),
@@ -120,7 +121,7 @@ def _rows_called(connection: Connection, session_row: int, called: _Called) -> s
 
 
 def _swept(connection: Connection, session_row: int, called: _Called) -> list[Mapping[str, Any]]:
-    """Tombstones that may answer, newest first: there are at most `MOST`, of which few are parsed."""
+    """Return the rows of tombstones that may match, newest first; there are at most `MOST`."""
     columns = [column for column in TombstoneRow.__table__.c if column.name not in ("id", "tenant", "session_id")]
     by_variable = (
         TombstoneRow.variables.contains(json.dumps(name), autoescape=True) for name in sorted(called.variables)
@@ -136,11 +137,10 @@ def _swept(connection: Connection, session_row: int, called: _Called) -> list[Ma
 
 
 def expire(connection: Connection, row_ids: Collection[int]) -> tuple[int, int]:
-    """Turn those of some artifacts that have expired into tombstones; return how many, and how many blobs went.
+    """Turn the expired ones of some artifacts into tombstones; return their number, and the number of blobs deleted.
 
-    Their sessions are locked.
-
-    An output whose data is gone is no longer the answer to the same call: made again, it is stored again.
+    The caller has locked their sessions. The digest of an output's call is deleted too: when the same call is made again,
+    its output is not taken for a repetition, but stored again.
     """
     dying = _dying(connection, ArtifactRow.id.in_(row_ids), len(row_ids), lock=True)
     if not dying:
@@ -164,7 +164,7 @@ def expire(connection: Connection, row_ids: Collection[int]) -> tuple[int, int]:
 
 
 def cure(connection: Connection, session_row: int, blob_id: int | None) -> str:
-    """Return what the model reads of stored bytes that cannot be read any more: which call makes them again."""
+    """Return the text for the model if stored bytes cannot be read any more: it names the call that makes them again."""
     made = select(ArtifactRow.step, ArtifactRow.origin).where(
         ArtifactRow.session_id == session_row, ArtifactRow.blob_id == blob_id
     )
@@ -179,7 +179,7 @@ def cure(connection: Connection, session_row: int, blob_id: int | None) -> str:
 
 
 def sweep(connection: Connection, most: int) -> int:
-    """Delete tombstones that are older than `KEPT` and return how many went."""
+    """Delete up to `most` tombstones that are older than `KEPT` and return how many."""
     old = select(TombstoneRow.id).where(TombstoneRow.expired_at < datetime.now(UTC) - KEPT)
     ids = connection.execute(old.order_by(TombstoneRow.expired_at).limit(most).with_for_update(skip_locked=True))
     return connection.execute(delete(TombstoneRow).where(TombstoneRow.id.in_(ids.scalars().all()))).rowcount
@@ -188,7 +188,7 @@ def sweep(connection: Connection, most: int) -> int:
 def _dying(
     connection: Connection, which: ColumnElement[bool], most: int, *, lock: bool = False
 ) -> list[dict[str, Any]]:
-    """Artifacts that have expired, oldest first, as rows of tombstones, with `row_id` and `blob_id` beside."""
+    """Return expired artifacts, oldest first, as rows of tombstones, with `row_id` and `blob_id` added."""
     row = ArtifactRow
     query = (
         select(

@@ -1,9 +1,9 @@
-"""Uses put off expiry: an artifact that is named or read lives its whole time again.
+"""Uses postpone expiry: an artifact that is named or read lives its full time again.
 
-A read must not wait for anybody's lock, so it does not write. It notes the use in memory, once a tenth of the time to live
-has passed since the last use that was written. One thread writes what was noted, of all sessions together, in transactions
-of its own that no host's rollback undoes. It writes before a quarter of the time that is left has passed: no other process
-finds the artifact expired while it is in use.
+A read must not wait for locks, so it does not write. It notes the use in memory, if a tenth of the time to live has passed
+since the last use that was written. One thread writes the noted uses of all sessions, in its own transactions, which no
+host's rollback undoes. It writes them before a quarter of the remaining time has passed, so that no other process finds an
+artifact expired while it is in use.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from byref.errors import ByrefError
 logger = logging.getLogger("byref")
 
 MOVED = 0.1
-"""Part of the time to live that must have passed since the last use that was written."""
+"""Part of the time to live that must have passed since the last written use before another is noted."""
 SOON = 0.25
-"""Part of the time that is left that may pass before a use is written."""
+"""Part of the remaining time within which a use is written."""
 LONGEST_WAIT = 1.0
-"""Seconds that a use waits for others to be written with."""
+"""Most seconds that a use waits in order to be written together with others."""
 SHORTEST_WAIT = 0.01
-"""Seconds between two writes, however short a time artifacts live."""
+"""Fewest seconds that a use waits, however short artifacts live."""
 LONGEST_PAUSE = 30.0
-"""Seconds before what could not be written is tried again: from `SHORTEST_WAIT` on, doubled each time."""
+"""Most seconds before a failed write is tried again; the pause begins at `SHORTEST_WAIT` and doubles each time."""
 MOST_NOTED = 100_000
-"""Most artifacts whose uses wait to be written. Those of further ones are not noted: their next read tries again."""
+"""Most artifacts whose uses can wait to be written. Uses of further ones are not noted; their next read tries again."""
 
 Write = Callable[[Callable[[Connection], Any]], Any]
 
 
 class Uses:
-    """What was used and is to be written, of all of an engine's sessions.
+    """The uses that wait to be written, of all sessions of an engine.
 
-    The thread lives as long as something waits to be written; without `in_background` there is none, and the engine's
-    sweeps call `write`. A forked child begins with nothing: its parent writes what was noted, and has the thread.
+    The thread lives as long as uses wait; without `in_background` there is no thread, and the engine's sweeps call `write`.
+    A forked child begins with no uses: its parent has the thread, and writes those noted before the fork.
 
-    `_changed` guards what is noted. `_writing` is held by whoever writes, so that two writers do not take the same artifacts'
-    locks; it is never asked for while `_changed` is held.
+    `_changed` guards the noted uses. A writer holds `_writing`, so that two writers do not wait for the locks of the same
+    artifacts; it is never acquired while `_changed` is held, so the two cannot deadlock.
     """
 
     def __init__(self, write: Write, *, in_background: bool) -> None:
@@ -61,14 +61,14 @@ class Uses:
         _all.add(self)
 
     def follow(self, row: int, seconds: float | None, expires_at: datetime | None) -> Callable[[], None] | None:
-        """Return what is called when an artifact is used, by what its row said; None of one that does not expire."""
+        """Return the function to call when the artifact of a row is used; None if the artifact does not expire."""
         return None if seconds is None or expires_at is None else _Use(self, row, seconds, expires_at.timestamp())
 
     def write(self) -> None:
-        """Put off the expiry of all that was noted; what has expired stays so.
+        """Postpone the expiry of all artifacts with noted uses, except those that have expired meanwhile.
 
         Raises:
-            ByrefError: the database failed; what was not written stays noted.
+            ByrefError: the database failed; uses that were not written stay noted.
         """
         with self._writing:
             with self._changed:
@@ -84,7 +84,7 @@ class Uses:
                 self._try_again_with(left)
 
     def close(self) -> None:
-        """Write what is left and take nothing more; raises as `write` does."""
+        """Write the remaining uses and accept no more; raises as `write` does."""
         with self._changed:
             self._closed, thread = True, self._thread
             self._changed.notify()
@@ -103,7 +103,7 @@ class Uses:
         self._pause = SHORTEST_WAIT
 
     def _note(self, row: int, seconds: float, left: float) -> bool:
-        """Note a use of an artifact that has so many seconds to live and `left` of them; False if there is no room."""
+        """Note a use of an artifact with a time to live of `seconds`, of which `left` remain; False if there is no room."""
         wait = max(SHORTEST_WAIT, min(LONGEST_WAIT, seconds * MOVED, left * SOON))
         with self._changed:
             if self._closed or (len(self._noted) >= MOST_NOTED and row not in self._noted):
@@ -115,7 +115,8 @@ class Uses:
                 self._changed.notify()
             if self._thread is None and self._in_background:
                 thread = threading.Thread(target=self._run, name="byref-uses", daemon=True)
-                with suppress(RuntimeError):  # no thread is to be had, or the process is ending: nobody's read fails
+                # If no thread can be started, or the process is ending, the read must still succeed.
+                with suppress(RuntimeError):
                     thread.start()
                     self._thread = thread
         return True
@@ -130,7 +131,7 @@ class Uses:
                 logger.exception("byref could not write down what was used last")
 
     def _waited(self) -> bool:
-        """Wait until something is to be written; False once there is nothing."""
+        """Wait until noted uses are due and return True; return False if none are left, or the engine is closed."""
         with self._changed:
             while self._noted and not self._closed:
                 wait = self._due - time.monotonic()
@@ -151,9 +152,9 @@ class Uses:
 
 
 class _Use:
-    """Notes the uses of one artifact, as somebody found it, and no more of them than are needed.
+    """Notes uses of one artifact object, no more often than needed.
 
-    Threads need no lock: two that read `_until` at once both note the use, which is the same as noting it once.
+    No lock is needed: two threads that read `_until` at the same time both note the use, which is the same as noting it once.
     """
 
     __slots__ = ("_row", "_seconds", "_until", "_uses")
@@ -169,13 +170,14 @@ class _Use:
 
 
 def _put_off(connection: Connection, used: dict[int, float]) -> set[int]:
-    """Put off the expiry of artifacts; return those that another transaction has locked, which is not waited for."""
+    """Postpone the expiry of artifacts; return the rows that were skipped because another transaction has locked them."""
     now = datetime.now(UTC)
     locked: set[int] = set()
     for seconds in set(used.values()):
         rows = [row for row, its in used.items() if its == seconds]
         until = now + timedelta(seconds=seconds)
-        # Not sooner, where another host's clock is ahead; and of that time, if an id has come back.
+        # Never shorten a life, if another machine's clock is ahead. The time to live is compared because a row id reused
+        # after a rollback may belong to another artifact.
         due = (
             ArtifactRow.id.in_(rows),
             ArtifactRow.ttl_seconds == seconds,
@@ -184,7 +186,7 @@ def _put_off(connection: Connection, used: dict[int, float]) -> set[int]:
         )
         free = select(ArtifactRow.id).where(*due).with_for_update(skip_locked=True, key_share=True)
         connection.execute(update(ArtifactRow).where(ArtifactRow.id.in_(free)).values(expires_at=until))
-        if connection.dialect.name != "sqlite":  # which has one writer, and no locks of rows
+        if connection.dialect.name != "sqlite":  # SQLite has one writer and no row locks
             locked.update(connection.execute(select(ArtifactRow.id).where(*due)).scalars())
     return locked
 

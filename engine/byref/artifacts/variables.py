@@ -27,24 +27,24 @@ from byref.describe.shape import kind_of
 
 NAME_CHARS = 64
 MAX_PARTS = 32
-"""Most variables made of one output's top-level members: an object with more of them is a map, reached by key."""
+"""Most variables made of one output's top-level members: an object with more members is a map, to be read by key."""
 
 SANDBOX_NAMES = frozenset(
     "df pd np math statistics json re datetime itertools functools random decimal fractions collections string textwrap "  # noqa: SIM905
     "heapq bisect copy time typing dataclasses enum calendar zoneinfo hashlib base64 uuid operator warnings csv io "
     "Counter defaultdict".split()
 )
-"""Names that the interpreter binds itself."""
+"""Names that the interpreter itself binds."""
 _RESERVED = (
     frozenset(dir(builtins)) | frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | SANDBOX_NAMES | {"var_step"}
 )
 _IN_A_ROW = 32
-"""Numbers behind a name that are tried at once."""
+"""Number suffixes of a name that are tried at once."""
 _DOUBLINGS = 40
 _MOST_GIVEN = 10_000
-"""Names of which the last number is remembered."""
+"""Most names whose last number this process remembers."""
 LATEST = 50
-"""Most variables of tools, of hosts and of code that an error chooses names from: what nobody has is told in a few milliseconds."""
+"""Newest variables of each origin among which an error looks for similar names, so that it takes only a few milliseconds."""
 _ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
 
 Path = tuple[str, ...]
@@ -52,15 +52,15 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A name and what it stands for."""
+    """A name and the data to which it is bound."""
 
     name: str
     shape: str
-    """In words: `array(500) of object(6 keys)`."""
+    """The shape in words: `array(500) of object(6 keys)`."""
     path: Path
-    """Keys from the artifact's top; empty: the whole of it."""
+    """Keys from the artifact's top; empty for the whole artifact."""
     step: int
-    """The ledger step that bound it; a whole output is also known as `var_step_N`."""
+    """The ledger step that bound it; a whole output also has the alias `var_step_N`."""
     origin: str
     """output, run or host"""
     kind: str
@@ -69,7 +69,7 @@ class Variable:
     artifact: Artifact = field(repr=False)
 
     def value(self) -> object:
-        """Return the data, read and parsed afresh."""
+        """Return the data; each call reads and parses it anew."""
         value = self.artifact.parsed
         for key in self.path:
             value = value[key]  # type: ignore[index]  # the path was walked when it was bound, artifacts never change
@@ -77,7 +77,7 @@ class Variable:
 
 
 class Named(NamedTuple):
-    """What a list says of a variable."""
+    """A variable as a list shows it."""
 
     artifact_row: int
     name: str
@@ -86,7 +86,7 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A variable to be: the name it would like, where its value lies and what that looks like."""
+    """A variable before it is bound: the wanted name, and the path and shape of its value."""
 
     wanted: str
     path: Path
@@ -97,9 +97,9 @@ class Part:
 def parts(
     tool: str, value: object, words: Mapping[str, str] | str, renamed: Mapping[str, str] | None = None
 ) -> list[Part]:
-    """Return the whole of a structured value, named after the tool, and one part per top-level array or object.
+    """Return the parts of a structured value to bind: the whole, named after the tool, and each top-level array or object.
 
-    `words` is the value's shape, `renamed` maps keys to names. Beyond `MAX_PARTS` members only the whole is bound.
+    `words` is the value's shape, `renamed` maps keys to names. With more than `MAX_PARTS` members, only the whole is bound.
     """
     if type(value) is not dict or isinstance(words, str):
         return [Part(identifier(tool), (), words if isinstance(words, str) else kind_of(value))]
@@ -115,7 +115,7 @@ def parts(
 
 
 def identifier(text: str) -> str:
-    """Return the Python identifier nearest to a text, out of the way of builtins, keywords and the interpreter's names."""
+    """Return a Python identifier similar to a text that hides no builtin, keyword or name of the interpreter."""
     name = unicodedata.normalize("NFKC", text[:256])
     name = "".join(char if ("a" + char).isidentifier() else "_" for char in name)
     name = re.sub(r"__+", "_", name).strip("_")[:NAME_CHARS]
@@ -128,24 +128,24 @@ def identifier(text: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text can be a variable's name; what cannot is not looked for, as no database takes it all."""
+    """Tell whether a text can be a variable's name; others are not searched for, as a database may not accept them."""
     return len(text) <= 2 * NAME_CHARS and text.isidentifier()
 
 
 def is_bindable(name: str) -> bool:
-    """Tell whether a name that code assigned can be kept: short enough, and no alias of ours."""
+    """Tell whether a name that code assigned can be kept: it is short enough, and no alias such as `var_step_3`."""
     return len(name) <= NAME_CHARS and name.isidentifier() and not _ALIAS.match(name)
 
 
 _NAMED = select(VariableRow.name).where(VariableRow.session_id == bindparam("of_session"))
 _ANY = _NAMED.where(VariableRow.name.in_(bindparam("names", expanding=True)))
 _FEW = ("name_0", "name_1", "name_2")
-"""Of one name and the two numbers behind it: as parameters of their own, for a list is written out at each execution."""
+"""Parameters for one name and two numbered ones. They are separate because SQLAlchemy expands a list at each execution."""
 _ANY_OF_FEW = _NAMED.where(VariableRow.name.in_([bindparam(name) for name in _FEW]))
 
 
 def in_use(connection: Connection, session_row: int, names: Collection[str]) -> set[str]:
-    """Return those of the names that are bound in the session, to what has expired and was not swept yet, too."""
+    """Return those of the names that are bound in the session, also to artifacts that have expired but were not swept."""
     whose = {"of_session": session_row}
     if 0 < len(names) <= len(_FEW):
         few = whose | dict(zip_longest(_FEW, names, fillvalue=next(iter(names))))
@@ -158,9 +158,9 @@ def in_use(connection: Connection, session_row: int, names: Collection[str]) -> 
 
 
 def free(connection: Connection, session_row: int, wanted: Sequence[str], also: Collection[str] = ()) -> list[str]:
-    """Return the names, each with a free number (`users_2`) where it is taken in the session, or is one of `also`.
+    """Return the names, each with a free number (`users_2`) if it is taken in the session or is in `also`.
 
-    That is the first free one where numbers were given in a row, however many there are.
+    If the numbers in use have no gaps, it is the first free one, however many there are.
     """
     last = {name: last for name in wanted if (last := _given.get((session_row, name))) is not None}
     near = [f"{name}_{number}" for name in last for number in (last[name], last[name] + 1)]
@@ -173,10 +173,10 @@ def free(connection: Connection, session_row: int, wanted: Sequence[str], also: 
 
 
 _given: OrderedDict[tuple[int, str], int] = OrderedDict()
-"""The number that this process gave a name last, by session: it says where to look first, and no more than that."""
+"""The last number that this process gave to a name of a session; only a hint where to look first."""
 
 
-# Built once: building takes longer than running what it builds.
+# Built once, because building a statement takes longer than running it.
 _COLUMNS = (
     VariableRow.id,
     VariableRow.name,
@@ -198,7 +198,7 @@ _BIND = insert(VariableRow)
 
 
 def _numbered(connection: Connection, session_row: int, name: str, used: set[str], last: int | None) -> str:
-    """A name with a number behind it that is free, after one that is not; `last` and the one behind it were looked at."""
+    """Return the name with a free number; `used` tells already whether `last` and the number after it are taken."""
     if last is not None and f"{name}_{last}" in used and f"{name}_{last + 1}" not in used:
         number = last + 1
     else:
@@ -210,7 +210,7 @@ def _numbered(connection: Connection, session_row: int, name: str, used: set[str
 
 
 def _gap(connection: Connection, session_row: int, name: str, used: set[str]) -> int:
-    """The number of `_numbered`: found by halving, not by counting."""
+    """Return the number for `_numbered`, found by bisection, because counting up would take long where many are taken."""
     last, numbers = 1, [*range(2, _IN_A_ROW), *(_IN_A_ROW << step for step in range(_DOUBLINGS))]
     while True:
         there = used | in_use(connection, session_row, [f"{name}_{number}" for number in numbers])
@@ -251,12 +251,12 @@ def bind(
 
 
 def bound(artifact: Artifact, named: Sequence[tuple[str, Part]], step: int) -> list[Variable]:
-    """Return the variables that `bind` made of an output, as they would be read."""
+    """Return the variables that `bind` made of an output, as a later read would."""
     return [Variable(name, part.shape, part.path, step, "output", part.kind, 1, artifact) for name, part in named]
 
 
 def rebind(connection: Connection, *, session_row: int, name: str, artifact_row: int, part: Part, step: int) -> bool:
-    """Point a name that code made at something new; False if there is no such name, or it is bound to an output."""
+    """Bind a name that code made to something new; False if there is no such name, or it is bound to an output."""
     done = connection.execute(
         update(VariableRow)
         .where(VariableRow.session_id == session_row, VariableRow.name == name, VariableRow.origin == "run")
@@ -273,14 +273,14 @@ def rebind(connection: Connection, *, session_row: int, name: str, artifact_row:
 
 
 def drop(connection: Connection, *, session_row: int, names: Collection[str]) -> None:
-    """Let go of those of the names that code made, in few statements: a run may leave thousands."""
+    """Delete those of the variables that code made, many in one statement: a run may leave thousands."""
     for some in store.batched(names):
         mine = VariableRow.session_id == session_row, VariableRow.origin == "run"
         connection.execute(delete(VariableRow).where(*mine, VariableRow.name.in_(some)))
 
 
 def unbind(connection: Connection, *, session_row: int, name: str) -> bool:
-    """Let go of a variable that code made; False if the name is bound to an output."""
+    """Delete a variable that code made; False if the name is bound to an output."""
     mine = VariableRow.session_id == session_row, VariableRow.name == name
     connection.execute(delete(VariableRow).where(*mine, VariableRow.origin == "run"))
     return connection.execute(select(VariableRow.id).where(*mine)).first() is None
@@ -293,9 +293,9 @@ def find(
     names: Collection[str],
     artifacts: Mapping[int, Artifact] | None = None,
 ) -> dict[str, Variable]:
-    """Return those of the names that are bound, with and without `$`, aliases `var_step_N` included, by name as given.
+    """Return the variables of those names that are bound, by the given name: with or without `$`, or an alias `var_step_N`.
 
-    `artifacts`: by row, where all that the names can stand for are known already.
+    `artifacts` has all artifacts that the variables may need, by row id, if the caller knows them already.
     """
     bare = {name: bare for name in names if is_name(bare := name.removeprefix("$"))}
     steps = {int(match[1]) for name in bare.values() if (match := _ALIAS.match(name))}
@@ -311,7 +311,7 @@ def find(
         artifacts = store.by_row_ids(connection, source, session_row, {row.artifact_id for row in rows})
     rows.sort(key=attrgetter("id"))
     by_name = {row.name: _variable(row, artifacts) for row in rows if row.artifact_id in artifacts}
-    # Of several outputs in one step the first bound is the largest: the one whose envelope names the alias.
+    # If one step bound several outputs, the alias means the first: it is the largest, and its envelope names the alias.
     wholes = {v.step: v for v in reversed(by_name.values()) if not v.path and v.origin == "output"}
     found = {}
     for given, name in bare.items():
@@ -325,8 +325,9 @@ def find(
 def all_of(
     connection: Connection, source: Source, session_row: int, *, after: str | None = None, limit: int | None = None
 ) -> list[Variable] | None:
-    """Return the session's variables in the order in which they were first bound, those behind the name `after`, which
-    has to be bound: else None. A page of `limit` may have fewer where data has expired; it is empty at the end only.
+    """Return the session's variables after the name `after`, in the order in which they were first bound.
+
+    None if `after` is not bound. A page may have fewer than `limit` if data has expired, but only the last one is empty.
     """
     row_id = 0
     if after is not None:
@@ -345,7 +346,7 @@ def all_of(
 
 
 def inside(connection: Connection, artifact_rows: Collection[int]) -> dict[int, dict[Path, str]]:
-    """Return the paths inside artifacts that variables stand for, with their shapes: both are of one session, by key."""
+    """Return the paths inside artifacts to which variables are bound, with their shapes, by artifact."""
     found: dict[int, dict[Path, str]] = {}
     for some in store.batched(artifact_rows):
         for row in connection.execute(_INSIDE, {"values": some}):
@@ -361,7 +362,7 @@ _NAMES_OF = (
 
 
 def names_of(connection: Connection, artifact_rows: Collection[int]) -> dict[int, list[str]]:
-    """Return the names of variables by the artifact that they are of, in the order in which they were first bound."""
+    """Return the names of variables by artifact, in the order in which they were first bound."""
     found: dict[int, list[str]] = {}
     for some in store.batched(artifact_rows):
         for row_id, name in connection.execute(_NAMES_OF, {"values": some}):
@@ -393,13 +394,13 @@ _NEWEST = union_all(*map(_newest_of, ("output", "host", "run")))
 
 
 def _newest(connection: Connection, session_row: int, limit: int) -> list[Any]:
-    """Rows of the newest data, at most `limit` of each origin, newest first."""
+    """Return the rows of the variables of the newest data, at most `limit` of each origin, newest first."""
     about = {"of_session": session_row, "now": datetime.now(UTC), "most": limit}
     return sorted(connection.execute(_NEWEST, about), key=attrgetter("artifact_id", "id"), reverse=True)
 
 
 def newest(connection: Connection, session_row: int, limit: int) -> tuple[list[Named], Counted]:
-    """Return the variables of the newest data, newest first, and how many there are; no artifact is read."""
+    """Return the variables of the newest data, newest first, and how many there are, without loading artifacts."""
     window = max(limit, MOST_COUNTED)
     rows = _newest(connection, session_row, window)
     is_all = max(Counter(row.origin for row in rows).values(), default=0) < window
@@ -414,7 +415,7 @@ def newest_names(connection: Connection, session_row: int, limit: int) -> list[s
 
 
 def beside(connection: Connection, session_row: int, name: str) -> list[str]:
-    """Return the names that stand next to one in the order of the index: those that begin alike, however old they are."""
+    """Return the names next to one in alphabetical order, which often begin alike, however old they are."""
     if not is_name(name):
         return []
     about = {"of_session": session_row, "name": name}
@@ -422,13 +423,13 @@ def beside(connection: Connection, session_row: int, name: str) -> list[str]:
 
 
 def of_tools_first(connection: Connection, session_row: int, limit: int) -> dict[str, bool]:
-    """Return names, those of what tools stored first, each kind newest first, and whether code bound them."""
+    """Return names and whether code bound them: first those bound by tools and hosts, then those of code, newest first."""
     rows = sorted(_newest(connection, session_row, limit), key=lambda row: row.origin == "run")  # stable
     return {row.name: row.origin == "run" for row in rows[:limit]}
 
 
 def latest(connection: Connection, source: Source, session_row: int) -> list[Variable]:
-    """Return the variables of the newest data in the order in which they were first bound, `LATEST` of each origin."""
+    """Return the variables of the newest data, at most `LATEST` of each origin, in the order in which they were first bound."""
     ids = [row.id for row in _newest(connection, session_row, LATEST)]
     rows = [
         row
