@@ -42,28 +42,27 @@ from byref_sandbox import NO_BOUNDARY, Sandbox, SandboxUnavailable, probe
 logger = logging.getLogger("byref")
 
 SWEEP_SECONDS = 300.0
-"""Between the sweeps that an engine makes by itself, when a session is opened."""
+"""Minimum seconds between the sweeps that an engine makes by itself, when a session is opened."""
 SHRINK_PAGES = 100
-"""Pages of a SQLite file that one statement gives back: at 4 KiB each, other writers wait up to 10 ms for it."""
+"""Pages of a SQLite file that one statement releases: at 4 KiB each, other writers wait up to 10 ms for it."""
 
 
 class Engine:
-    """A database, a sandbox, a policy. Cheap to share, safe to use from any thread and after a fork.
+    """A database, a sandbox and a policy. One engine can be shared; it is safe to use from any thread and after a fork.
 
-    `url`: a SQLAlchemy URL of SQLite or PostgreSQL, or a host's own Engine. `create=None` makes the tables in a SQLite
-    database that is new and only checks any other; True migrates to head; False only checks. `schema` (PostgreSQL) is
-    where the tables live. `interpreter` runs model-written code in place of a sandbox of the engine's own, and is yours to
-    close: a `byref_sandbox.Sandbox`, a `byref.adapters.dask.DaskInterpreter`; `jail` says which walls its own must have:
+    `url` is a SQLAlchemy URL of SQLite or PostgreSQL, or a host's own Engine. `create=None` makes the tables in a new SQLite
+    database and only checks any other; True migrates to head; False only checks. `schema` (PostgreSQL) holds the tables.
+    `interpreter` runs model-written code in place of the engine's own sandbox, and the host has to close it: a
+    `byref_sandbox.Sandbox`, or a `byref.adapters.dask.DaskInterpreter`. `jail` says which walls the engine's own sandbox must have:
     "full", or "language-only", which is no security boundary (code that gets out of the language has the rights of the
-    host's user) and meant for code that you would run yourself.
-    `durability="full"`: each commit waits until the disk has it, on SQLite too, where the last ones may otherwise go with a
-    power cut.
-    `counter` counts tokens, `models` knows windows and prices. `blobs` is where the bytes of artifacts go instead of into
-    the database: a store of `byref.stores`, or one of your own. `telemetry` is what OpenTelemetry is told, where it is
-    installed.
+    host's user) and is meant for code that you would run yourself.
+    With `durability="full"`, each commit waits until the disk has it, also on SQLite, where a power cut may otherwise lose the
+    last commits.
+    `counter` counts tokens, `models` knows windows and prices. `blobs` stores the bytes of artifacts in place of the database:
+    a store of `byref.stores`, or one of your own. `telemetry` selects what is reported to OpenTelemetry, if that is installed.
 
     Raises:
-        SchemaMismatch: the database is at another revision; the text names the cure.
+        SchemaMismatch: the database is at another revision; the message says what to do.
         StorageFailure: the database cannot be reached.
         ConfigurationError: an argument makes no sense.
     """
@@ -97,7 +96,7 @@ class Engine:
         self._telemetry = telemetry or Telemetry()
         self._objects = None if blobs is None else Guarded(blobs)
         self._warned: set[str] = set()
-        """Tools that are asked for and not installed, of which the log has a warning."""
+        """Requested tools that are not installed and about which a warning was logged, so that each is logged once."""
         self._own_sandbox = interpreter is None
         self._sandbox = _sandbox(jail) if interpreter is None else interpreter
         self._unknown_models: set[str] = set()
@@ -132,7 +131,7 @@ class Engine:
 
     @property
     def sandbox(self) -> Interpreter | None:
-        """What runs model-written code; None where this platform lacks a mandatory wall."""
+        """The interpreter of model-written code; None if this platform lacks a mandatory wall."""
         return self._sandbox
 
     def session(
@@ -148,9 +147,9 @@ class Engine:
     ) -> Session:
         """Open a conversation, or create it.
 
-        `id` and `tenant` are the host's own, 1 to 512 bytes of UTF-8. What is given at creation is kept; what is given
-        later holds for this handle. `tools` are names out of those of `Policy.tools`. With `db`, a SQLAlchemy Session or
-        Connection, everything that is committed joins the host's transaction, in a SAVEPOINT.
+        `id` and `tenant` are the host's own, 1 to 512 bytes of UTF-8. Arguments given at creation are stored; arguments given
+        later apply only to this handle. `tools` are names of those in `Policy.tools`. With `db`, a SQLAlchemy Session or
+        Connection, every commit joins the host's transaction, in a SAVEPOINT.
 
         Raises:
             InvalidId: the id or tenant cannot be kept as it is.
@@ -161,7 +160,7 @@ class Engine:
         if model is not None:
             if not isinstance(model, str):
                 raise ConfigurationError(f"model={shown(model)}: expected its name")
-            model = str.__str__(model)  # whatever a subclass makes of itself
+            model = str.__str__(model)  # a subclass may override `__str__`
         if policy is not None and not isinstance(policy, Policy):
             raise ConfigurationError(f"policy={shown(policy)}: expected a byref.Policy")
         if context_window is not None and not (is_count(context_window) and context_window):
@@ -196,9 +195,9 @@ class Engine:
     def tools(
         self, format: Format = "openai", *, tools: Sequence[str] | None = None, policy: Policy | None = None
     ) -> list[dict[str, Any]]:
-        """Return the definitions of the tools that a new session has, for a host that wants them before there is one.
+        """Return the definitions of the tools of a new session, for a host that needs them before it opens one.
 
-        `tools` and `policy` are what the session is to be opened with.
+        `tools` and `policy` are the arguments with which the session will be opened.
 
         Raises:
             ConfigurationError: an argument makes no sense.
@@ -217,13 +216,13 @@ class Engine:
     def sessions(
         self, tenant: str | None = "default", *, after: str | SessionInfo | None = None, limit: int | None = None
     ) -> list[SessionInfo]:
-        """Return a tenant's conversations, oldest first, with what each has stored, read and cost; None: of all tenants.
+        """Return a tenant's conversations, oldest first, each with its stored bytes, tokens and cost; None means all tenants.
 
-        A page has those behind the conversation `after`, at most `limit`; the last one has fewer. With None it is what a
-        listing gave of it, for its id alone may be another tenant's, too.
+        A page has at most `limit` conversations, beginning behind `after`; the last page has fewer. For all tenants, `after`
+        must be an entry of an earlier page, because another tenant may have a conversation with the same id.
 
         Raises:
-            ConfigurationError: `after` is no conversation any more, or `limit` no number of them.
+            ConfigurationError: `after` is not or no longer a conversation, or `limit` is not a valid number.
         """
         whose = None if tenant is None else lifecycle.check_id("tenant", tenant)
         behind, most = _behind(whose, after), check_limit(limit)
@@ -233,23 +232,23 @@ class Engine:
         return found
 
     def tenants(self, *, after: str | None = None, limit: int | None = None) -> list[TenantInfo]:
-        """Return the tenants that have conversations, by name, with what each has stored, read and cost.
+        """Return the tenants that have conversations, ordered by name, each with its stored bytes, tokens and cost.
 
-        A page has those behind the name `after`, at most `limit`; the last one has fewer.
+        A page has at most `limit` tenants, beginning behind the name `after`; the last page has fewer.
 
         Raises:
-            ConfigurationError: `limit` is no number of tenants.
+            ConfigurationError: `limit` is not a valid number.
         """
         behind, most = None if after is None else lifecycle.check_id("after", after), check_limit(limit)
         return self._database.read(lambda connection: listing.tenants(connection, after=behind, limit=most))
 
     def delete_session(self, id: str, *, tenant: str = "default") -> bool:
-        """Delete a conversation, its ledger, its artifacts and their bytes; False if there is none.
+        """Delete a conversation, its ledger, its artifacts and their bytes; return False if it does not exist.
 
-        First nobody finds it any more, in one short transaction; then its rows go, in steps between which others write.
+        One short transaction hides the conversation first. Its rows are then deleted in steps, between which others can write.
 
         Raises:
-            StorageFailure: the database failed, or the store of objects did: what is left is `sweep`'s to delete.
+            StorageFailure: the database or the object store failed; the next `sweep` deletes the rest.
         """
         name, tenant = lifecycle.check_id("id", id), lifecycle.check_id("tenant", tenant)
         gone = clearing.delete_session(partial(retried, self._database.write), tenant, name)
@@ -257,18 +256,18 @@ class Engine:
         return gone
 
     def delete_tenant(self, tenant: str) -> int:
-        """Delete everything of a tenant and return how many conversations it had; it raises as `delete_session` does."""
+        """Delete all data of a tenant and return the number of its conversations. Raises like `delete_session`."""
         tenant = lifecycle.check_id("tenant", tenant)
         gone = clearing.delete_tenant(self._database.read, partial(retried, self._database.write), tenant)
         self._delete_objects(f"the tenant {tenant!r} is deleted", tenant)
         return gone
 
     def sweep(self, *, grace: timedelta = GRACE) -> Swept:
-        """Delete what has expired, what was staged and never committed, and bytes that no artifact needs; say how much.
+        """Delete expired data, staged bytes that were never committed, and bytes without an artifact; return the amounts.
 
-        What was staged and is younger than `grace` is left alone: a `process` may be about to commit it. Any number of
-        processes may sweep at once. A SQLite file is made smaller by what was deleted. In the store of objects all go that
-        this database does not know: its folder, or its prefix, is to be of one database only.
+        Staged bytes younger than `grace` stay, because a `process` may be about to commit them. Any number of processes may
+        sweep at once. A SQLite file shrinks by the deleted data. In the object store, all objects that this database does not
+        know are deleted, so its folder or prefix must belong to one database only.
         """
         self._uses.write()
         gone = lifecycle.sweep(self._database.write, grace)
@@ -281,7 +280,7 @@ class Engine:
         return gone
 
     def close(self) -> None:
-        """Stop the sandbox and close the connections that are the engine's own."""
+        """Stop the engine's own sandbox and close its own connections; those that the host gave stay open."""
         try:
             self._uses.close()
         except ByrefError:
@@ -314,7 +313,7 @@ class Engine:
             )
 
         if db is not None:
-            # In a SAVEPOINT of its own each time: what another transaction created in between is found the next time.
+            # Each try has its own SAVEPOINT, so that it finds a session that another transaction created meanwhile.
             return retried(lambda unit: join(self._database, db, unit), work)
         found = self._database.ask(lambda connection: lifecycle.find_session(connection, tenant, name))
         if found is not None:
@@ -338,7 +337,7 @@ class Engine:
         return window
 
     def _sweep_now_and_then(self, *, joined: bool) -> None:
-        """Sweep one batch in passing, then none for minutes once nothing is left; never in a host's transaction."""
+        """Sweep one batch in passing. Once nothing is left, wait `SWEEP_SECONDS`. Never sweep in a host's transaction."""
         if joined or time.monotonic() - self._swept_at < SWEEP_SECONDS or not self._sweeping.acquire(blocking=False):
             return
         try:
@@ -355,9 +354,9 @@ class Engine:
             self._sweeping.release()
 
     def _delete_objects(self, done: str, tenant: str | None = None) -> int:
-        """Delete the objects of blobs that went and return how many; where that fails say what is `done` already.
+        """Delete the objects of deleted blobs and return their number. If that fails, the error says what is `done` already.
 
-        `tenant`: what killed writes of its have left goes with them.
+        With `tenant`, the unfinished objects that its killed writes left are deleted, too.
         """
         try:
             gone = discards.empty(self._database.write, self._objects)
@@ -372,7 +371,7 @@ class Engine:
 
 
 def _behind(tenant: str | None, after: object) -> tuple[str, str] | None:
-    """The tenant and the id of the conversation that a page begins behind."""
+    """Return the tenant and the id of the conversation behind which a page begins."""
     if after is None:
         return None
     if isinstance(after, SessionInfo):
@@ -388,7 +387,7 @@ _NEEDING_THE_SANDBOX = "code_interpreter, artifact_jq and artifact_sql"
 
 
 def _sandbox(jail: Literal["full", "language-only"]) -> Sandbox | None:
-    """The engine's own sandbox; None, with a warning, where a mandatory wall is missing."""
+    """Return a new sandbox; None, with a warning, if a mandatory wall is missing on this platform."""
     if jail not in ("full", "language-only"):
         raise ConfigurationError(f'jail={jail!r}: expected "full" or "language-only"')
     missing = [layer for layer in probe(jail=jail) if layer.mandatory and not layer.in_force]

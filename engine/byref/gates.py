@@ -1,4 +1,4 @@
-"""The gates as functions: what a host asks that wants to know beforehand whether an output would fit."""
+"""The gates as functions, for a host that wants to know beforehand whether an output would fit."""
 
 from byref.policy.gates import Reason, Verdict, byte_threshold, headroom, headroom_limit, media_tokens, per_output
 

@@ -1,4 +1,4 @@
-"""Windows and prices of models: what a host asks that wants them without a conversation."""
+"""Windows and prices of models, for a host that needs them without a conversation."""
 
 from byref.accounting.models import ModelInfo, Models, Price, context_window, cost, input_cost, price
 

@@ -1,4 +1,4 @@
-"""One conversation: what its tools return goes in, what the model reads comes out."""
+"""Sessions: a handle on one conversation takes tool outputs in and returns the content that the model reads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from byref.usage import is_count, normalise
 from byref_sandbox import Outcome
 
 NAMED = 50
-"""Variables that the error for an unknown one names."""
+"""Maximum variables that the error for an unknown name lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class HistoryEntry:
     call_id: str | None
     arguments: str | None
     original: Artifact | str | list[Any] | None
-    """By reference; where the model read all of it, the content itself; of several blocks a list of either; None where it
-    has expired or was not stored."""
+    """The output as it arrived: an artifact, or the content itself if the model read all of it; for several blocks a list of
+    either; None if the data has expired or was not stored."""
     processed: str | list[Any]
-    """What the model read, to the byte."""
+    """The content that the model read, byte for byte."""
 
 
 class Session:
@@ -80,7 +80,7 @@ class Session:
 
     @property
     def tenant(self) -> str:
-        """Whose conversation it is."""
+        """The tenant to which the conversation belongs."""
         return self._scope.tenant
 
     @property
@@ -104,12 +104,11 @@ class Session:
         arguments: object = None,
         is_error: bool = False,
     ) -> Result:
-        """Take in what a tool returned and say what the model reads of it.
+        """Take in the output of a tool and return the result that the model reads.
 
-        `output` is any Python object; nothing in it makes this raise. The same content under the same `call_id` is the
-        same output: it is answered as the first time, byte for byte. `arguments` are kept as the model wrote them. An open
-        file, or an iterator of text or bytes, is read to its end and judged then; what it raises passes on, and nothing
-        is stored.
+        `output` is any Python object; nothing in it makes this raise. The same content under the same `call_id` is the same
+        output: its result is the first one, byte for byte. `arguments` are stored as the model wrote them. An open file, or an
+        iterator of text or bytes, is read to its end and then judged; an exception of it passes on, and nothing is stored.
 
         Raises:
             SessionGone: the conversation has ended or was deleted.
@@ -128,14 +127,14 @@ class Session:
         return render([TOOLS[name] for name in self._scope.tools], format)
 
     def owns(self, name: str) -> bool:
-        """Tell whether a tool the model called is one of the session's, to be answered by `call`."""
+        """Tell whether a tool that the model called is the session's own, so that `call` has to answer it."""
         return name in self._scope.tools
 
     def call(self, name: str, arguments: Mapping[str, Any] | str | None, *, call_id: str | None = None) -> ToolReply:
-        """Answer a call of one of the session's tools; a mistake of the model's is an error reply, not an exception.
+        """Answer a call of one of the session's tools. A mistake of the model gives an error reply, not an exception.
 
-        The same call under the same `call_id` is answered as before and not run again, until usage or a compaction is
-        recorded: that ends the turn, and providers' ids come back in later ones.
+        The same call under the same `call_id` gets the first reply and does not run again, until usage or a compaction is
+        recorded. That ends the turn, and providers reuse call ids in later turns.
         """
         call_id = _call_id(call_id)
         return tracing.call(
@@ -145,8 +144,8 @@ class Session:
     def run(self, code: str) -> Outcome:
         """Run code over the session's variables for the host: the interpreter's outcome, unbounded and not accounted.
 
-        What the code assigns is bound as it is for the model, or named in `unkept` with the reason; the run is recorded. Where the code names what has
-        expired, the error's hint says what it was and which call makes it again.
+        Names that the code assigns are bound as for the model, or listed in `unkept` with the reason; the run is recorded. If the
+        code names expired data, the error's hint says what it was and which call makes it again.
 
         Raises:
             ToolError: the code has more than 200,000 characters or names more than 10,000 variables, this platform has no
@@ -166,10 +165,10 @@ class Session:
         return replace(outcome, unkept={**outcome.unkept, **gone}) if gone else outcome
 
     def reset(self) -> None:
-        """Forget the names that code bound: values, functions, classes, imports; variables of outputs stay.
+        """Forget the names that code bound: values, functions, classes, imports. Variables of outputs stay.
 
-        The values behind them are deleted, unless `keep` kept them. Figures and files stay: replies name them. It goes in
-        steps between which others write; what another call binds meanwhile stays.
+        Their values are deleted, except those that `keep` kept. Figures and files stay, because replies name them. The work is
+        done in steps, between which others can write; names that another call binds meanwhile stay.
 
         Raises:
             SessionGone: the conversation has ended or was deleted.
@@ -187,9 +186,9 @@ class Session:
     ) -> dict[str, Any]:
         """Return another tool's arguments with references replaced by their data.
 
-        `"$users"`, `"$orders.items"`, an artifact's id, `{"$var": "users", "jq": "map(.id)"}`. A string that is not bound
-        passes unchanged. `schema` is the tool's JSON Schema, checked afterwards. `tool` is whose arguments they are: its
-        policy may say that it takes no references. What was replaced is recorded in the ledger as the model wrote it.
+        References are `"$users"`, `"$orders.items"`, an artifact's id, or `{"$var": "users", "jq": "map(.id)"}`. A string that is
+        not bound passes unchanged. `schema` is the tool's JSON Schema, checked afterwards. `tool` is the tool's name; its policy
+        may disable references. The ledger records the replaced references as the model wrote them.
 
         Raises:
             ToolError: text for the model: the reference is unknown, its jq fails, or the data does not fit the schema.
@@ -203,9 +202,9 @@ class Session:
     ) -> None:
         """Record the usage of one request to a model; the same `request_id` is recorded once.
 
-        `usage` is what `byref.usage.normalise` takes: a response, its usage, or the events of its stream.
-        With `context` it sets the session's context to input + output and settles what was pending up to step `through`
-        (None: everything so far). Side calls (titles, guards) pass `context=False`.
+        `usage` is anything that `byref.usage.normalise` accepts: a response, its usage, or the events of its stream. With
+        `context`, it sets the session's context to input + output, which then includes the pending outputs up to step `through`
+        (None: all so far). Side calls (titles, guards) pass `context=False`.
 
         Raises:
             ConfigurationError: the object has no token counts that byref knows.
@@ -248,7 +247,7 @@ class Session:
         tracing.usage(scope, stated)
 
     def on_compaction(self, tokens: int) -> None:
-        """Tell the session that the host compacted the conversation to so many tokens."""
+        """Record that the host compacted the conversation to this many tokens."""
         if not is_count(tokens):
             raise ConfigurationError(f"tokens={shown(tokens)}: expected the number of tokens that the context now has")
         scope = self._scope
@@ -259,27 +258,27 @@ class Session:
         )
 
     def context_tokens(self) -> int:
-        """Return the tokens that the next request carries: the last usage and all that was added since."""
+        """Return the tokens of the next request: the last recorded usage and everything that was added since."""
         return self._scope.standing().context
 
     def usage(self) -> Totals:
-        """Return the sums over the session, and what reading all that was saved would have cost once."""
+        """Return the sums over the session, and the cost of reading all saved tokens once."""
         scope = self._scope
         totals = scope.read(lambda connection: ledger.totals(connection, scope.row))
         saved = None if scope.model is None else scope.models.input_cost(scope.model, totals.tokens_saved)
         return replace(totals, cost_saved=saved)
 
     def ledger(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return the steps behind `after` in order, at most `limit`; None: all.
+        """Return the steps behind `after` in order, at most `limit`; None means all.
 
         Raises:
-            ConfigurationError: `after` is no step, or `limit` no number of steps.
+            ConfigurationError: `after` is not a step, or `limit` is not a valid number.
         """
         page = _steps(after, limit)
         return self._scope.read(lambda connection: ledger.entries(connection, self._scope.row, **page))
 
     def explain(self, call_id_or_step: str | int) -> Explanation:
-        """Return why an output took its route: by its step, or by the call id of the newest with that id.
+        """Return why an output took its route. It is found by its step, or as the newest one with a call id.
 
         Raises:
             ConfigurationError: there is no such output or reply.
@@ -292,12 +291,12 @@ class Session:
         return explain.explanation(found)
 
     def history(self, *, after: int = 0, limit: int | None = None) -> list[HistoryEntry]:
-        """Return each tool result in order, as it came (by reference) and as the model read it.
+        """Return each tool result in order, as it arrived (by reference) and as the model read it.
 
-        A page has those behind the step `after`, at most `limit`; None: all.
+        A page has at most `limit` results, beginning behind the step `after`; None means all.
 
         Raises:
-            ConfigurationError: `after` is no step, or `limit` no number of results.
+            ConfigurationError: `after` is not a step, or `limit` is not a valid number.
         """
         scope, page = self._scope, _steps(after, limit)
 
@@ -320,10 +319,10 @@ class Session:
         return scope.read(work)
 
     def reminder(self, *, max_tokens: int = 500) -> str:
-        """Return the names and shapes of the data still there, for after a compaction; newest first, bounded.
+        """Return a text for the model after a compaction: names and shapes of the existing data, newest first, bounded.
 
         Raises:
-            ConfigurationError: `max_tokens` is no whole number of at least 50.
+            ConfigurationError: `max_tokens` is not an integer of at least 50.
         """
         return reminder.reminder(self._scope, max_tokens)
 
@@ -332,10 +331,11 @@ class Session:
     def variables(self, *, after: str | None = None, limit: int | None = None) -> list[Variable]:
         """Return the session's variables in the order in which they were first bound.
 
-        A page has those behind the variable `after`, at most `limit`: fewer where data of some has expired, none at the end.
+        A page has at most `limit` variables, beginning behind `after`. It has fewer if data of some has expired; the end of the
+        list is an empty page.
 
         Raises:
-            ConfigurationError: `after` is no variable any more, or `limit` no number of them.
+            ConfigurationError: `after` is not or no longer a variable, or `limit` is not a valid number.
         """
         scope, most = self._scope, check_limit(limit)
         name = None if after is None else _text("after", after).removeprefix("$")
@@ -364,10 +364,10 @@ class Session:
     def artifacts(self, *, after: str | None = None, limit: int | None = None) -> list[Artifact]:
         """Return the session's artifacts, oldest first, each once.
 
-        A page has those behind the artifact with the id or pointer `after`, at most `limit`; the last one has fewer.
+        A page has at most `limit` artifacts, beginning behind the one with the id or pointer `after`; the last page has fewer.
 
         Raises:
-            ConfigurationError: `after` is no artifact any more, or `limit` no number of them.
+            ConfigurationError: `after` is not or no longer an artifact, or `limit` is not a valid number.
         """
         scope, most = self._scope, check_limit(limit)
         id_ = None if after is None else _text("after", after)

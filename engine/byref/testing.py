@@ -1,4 +1,4 @@
-"""A provider's client without a model, for tests of a host's loop and for trying one out: its turns are written down."""
+"""A provider's client without a model, for tests and trials of a host's loop: it plays a script of turns."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 Call = Mapping[str, Any]
-"""What a model calls: `name` and `input`."""
+"""A tool call of the model, with the keys `name` and `input`."""
 Turn = Call | Sequence[Call] | Callable[[list[Any]], str]
 """One call, several at once, or a function from the messages to the answer."""
 
 
 class ScriptedClient:
-    """Stands in for `anthropic.Anthropic()`: calls the tools it was told to, and answers out of their results.
+    """Stands in for `anthropic.Anthropic()`: it calls the tools of its script, and answers from their results.
 
-    `client.messages.create(…)` takes the next of the turns. Calls are numbered `toolu_1`, `toolu_2`, …; usage is made up.
+    `client.messages.create(…)` plays the next turn. Calls are numbered `toolu_1`, `toolu_2`, …; usage is invented.
 
     Raises:
         AssertionError: a message does not answer each call of the message before it, which the API refuses as well; or
@@ -51,7 +51,7 @@ class ScriptedClient:
 
 
 class AsyncScriptedClient:
-    """The same, awaited: stands in for `anthropic.AsyncAnthropic()`."""
+    """Stands in for `anthropic.AsyncAnthropic()`: like `ScriptedClient`, but awaited."""
 
     def __init__(self, *turns: Turn) -> None:
         self._client, self.messages = ScriptedClient(*turns), self
@@ -62,7 +62,7 @@ class AsyncScriptedClient:
 
 
 def _see_that_calls_are_answered(messages: list[Any]) -> None:
-    """Each call of an assistant's message is answered in the message after it, which is the user's."""
+    """Assert that the user's message after each assistant's message answers all its calls, in order."""
     for before, message in zip(messages, [*messages[1:], {}], strict=True):
         if before["role"] == "assistant":
             called = [block.id for block in before["content"] if block.type == "tool_use"]

@@ -1,4 +1,4 @@
-"""What a run is given: the data, definitions and files that its code names, looked up in one read of the database."""
+"""Inputs of a run: the data, definitions and files that its code names, looked up in one read of the database."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from byref_sandbox.code.sources import needed
 from byref_sandbox.values.files import are_named as may_use_files
 
 MAX_VALUE_BYTES = 256 << 20
-"""Most stored JSON that is decoded to one value: Python's objects take up to ten times its size, libjq's more."""
+"""Maximum bytes of stored JSON that are decoded to one value: Python's objects take up to ten times its size, libjq's more."""
 MAX_BOUND_NAMES = 10_000
-"""Most variables that one run may name: what the sandbox takes."""
+"""Maximum variables that one run may name; the sandbox accepts no more."""
 MAX_GIVEN_FILES = 100
-"""Most files of earlier code that one run is given; those that it names come first."""
+"""Maximum files of earlier code that one run is given; those that the code names come first."""
 MAX_UNNAMED_FILE_BYTES = 16 << 20
-"""Most of all files together that code does not name: it may compute their names."""
+"""Maximum bytes of all given files that the code does not name. They are given because code may compute their names."""
 NAMED_IN_ERRORS = 100
-"""Most variables that the code does not name and an error may: a misspelt name is compared with so many, those of tools first."""
+"""Maximum variables that an error may suggest though the code does not name them; those of tools come first."""
 _LEFT_BY_CODE = Data("", lambda: b"null", kept=True)
 """Stands for a variable of an earlier run that the code does not name."""
 _ALWAYS_THERE: Final = frozenset(dir(builtins)).union([FRAME]) - {"open", "__import__"}
@@ -44,7 +44,7 @@ Inside = Mapping[int, Mapping[Path, str]]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a run is given."""
+    """The inputs of a run."""
 
     known: Names
     """Definitions of earlier runs, and where the exact values of its variables are."""
@@ -63,11 +63,10 @@ class Inputs:
 
 
 def look_up(scope: Scope, code: Analysed) -> Inputs:
-    """Return what code is given.
+    """Return the inputs of a run of this code.
 
     Raises:
-        ToolError: it names more than can be bound, data that is too large to be held as a value, or a definition that is
-            damaged.
+        ToolError: the code names too many variables, data that is too large for one value, or a damaged definition.
     """
     inputs, artifacts = scope.read(lambda connection: _found(connection, scope, code))
     used = [*(variable.artifact for variable in inputs.variables.values()), *artifacts.values()]
@@ -201,7 +200,7 @@ def limits_of(scope: Scope) -> Limits:
 
 
 def _is_utf8(key: str) -> bool:
-    """Tell whether a key is UTF-8: a lone surrogate is named in no code, and no message takes it."""
+    """Tell whether a key can be written in UTF-8. Code and messages cannot name a key with a lone surrogate."""
     try:
         key.encode()
     except UnicodeEncodeError:

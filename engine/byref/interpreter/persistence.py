@@ -1,4 +1,4 @@
-"""What a run leaves for the next: staged as artifacts, published in the commit, bound to its names."""
+"""Persistence of the values of a run for the next run: staged as artifacts, published in the commit, bound to their names."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from byref_sandbox import EXACT, Bound, Outcome
 from byref_sandbox.outcome import DELETED, STOPPED
 
 MAX_NAMES = 64
-"""Most names that one run leaves for the next."""
+"""Maximum names that one run leaves for the next."""
 RESULT_NAME = "result"
 WENT = "its data expired, or was deleted, while the code ran"
 _ROWS, _VALUES = 200, 100
-"""So many names, and values without a name, are forgotten in one statement."""
+"""Maximum names, and values without a name, that one statement deletes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aliases:
-    """Further names for what an artifact holds unchanged: its bytes are stored already."""
+    """Further names for data that an artifact already holds, so that its bytes need not be stored again."""
 
     artifact: Artifact
     parts: tuple[Part, ...]
@@ -52,42 +52,42 @@ class Bundle:
     parts: tuple[Part, ...]
     about: Description
     exact: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """The exact form of values that JSON does not give back, by name."""
+    """The exact form of values that JSON cannot reproduce, by name."""
 
     @property
     def added(self) -> dict[bytes, int]:
-        """Bytes that are stored with it, by digest."""
+        """The sizes of all bytes stored with it, by digest."""
         exact = {definitions.digest_of(data): len(data) for data in self.exact.values()}
         return exact | {self.staged.digest: self.staged.size}
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a run leaves, staged but not committed."""
+    """The values and definitions that a run leaves, staged but not committed."""
 
     bundles: tuple[Bundle, ...] = ()
     aliases: tuple[Aliases, ...] = ()
-    """Further names for what the run was given, one entry an artifact."""
+    """Further names for data that the run was given, with one entry per artifact."""
     result: Bundle | None = None
-    """The value, if it is too big for the reply: it becomes a variable."""
+    """The value of the run, if it is too big for the reply; it becomes a variable."""
     definitions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """New functions, classes and imports by name: what each is, and its source."""
+    """New functions, classes and imports by name: the kind of each, and its source."""
     rebound: tuple[str, ...] = ()
-    """Names of stored data that the code assigned; they hold for this run only."""
+    """Names of stored data that the code assigned; the assignment holds for this run only."""
     lost: Mapping[str, str] = field(default_factory=dict)
-    """Names that are not there in the next run, each with the reason."""
+    """Names that the next run will not have, each with the reason."""
     dropped: frozenset[str] = frozenset()
-    """Names of earlier runs that are dropped: the code deleted them, or assigned what cannot be kept."""
+    """Names of earlier runs that are dropped: the code deleted them, or assigned a value that cannot be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What became of the names of a run."""
+    """The names of a run after its commit."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     """The names that were bound, with the shapes of their values."""
     result: tuple[str, str] | None = None
-    """The variable that a value became which is too big for the reply: its name and shape."""
+    """The variable of a value that is too big for the reply: its name and shape."""
     gone: Mapping[str, str] = field(default_factory=dict)
     """Names whose data no longer exists, each with the reason."""
     fresh: frozenset[str] = frozenset()
@@ -136,12 +136,12 @@ def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int)
 
 
 def names_of(outcome: Outcome) -> set[str]:
-    """Return the names that a run bound, or let go of."""
+    """Return the names that a run bound, defined, or could not keep."""
     return outcome.bound.keys() | outcome.same.keys() | outcome.defined.keys() | outcome.unkept.keys()
 
 
 def _bundled(values: Mapping[str, Bound]) -> Iterator[dict[str, Bound]]:
-    """Group values by artifact: all that have a JSON form go into one, each table without one gets its own."""
+    """Group values by artifact: all values with a JSON form share one; each table without a JSON form gets its own."""
     if together := {name: value for name, value in values.items() if value.data}:
         yield together
     for name, value in values.items():
@@ -150,7 +150,7 @@ def _bundled(values: Mapping[str, Bound]) -> Iterator[dict[str, Bound]]:
 
 
 def _stage(scope: Scope, values: Mapping[str, Bound]) -> Bundle:
-    """Stage names and values, one member of a JSON object a line; QuotaExceeded if there is no room for it."""
+    """Stage names and values as a JSON object with one member per line. Raises QuotaExceeded if there is no room for it."""
     parts = tuple(_part(name, value) for name, value in values.items())
     shapes: Any = {part.wanted: part.shape for part in parts}
     [first, *_] = values.values()
@@ -181,7 +181,7 @@ def _part(name: str, bound: Bound) -> Part:
 
 
 def _aliases(outcome: Outcome, names: Sequence[str], inputs: Inputs) -> tuple[Aliases, ...]:
-    """Group further names by the artifact that they stand for; the sandbox checked that the paths are those it was given."""
+    """Group further names by the artifact that they name. The sandbox checked that the paths are among those it was given."""
     found: dict[bytes, Aliases] = {}
     for name in names:
         one = outcome.same[name]
@@ -198,7 +198,7 @@ def _aliases(outcome: Outcome, names: Sequence[str], inputs: Inputs) -> tuple[Al
 def _definitions(
     outcome: Outcome, without: set[str], known: Mapping[str, str]
 ) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Split definitions into those to keep, with their kind and source, and those for which there is no room, with the reason."""
+    """Return the definitions to keep, with kind and source, and those for which there is no room, with the reason."""
     new, lost = dict[str, tuple[str, str]](), dict[str, str]()
     names = definitions.MAX_DEFINITIONS - len(known)
     chars = definitions.MAX_DEFINITION_CHARS - sum(map(len, known.values()))
@@ -218,7 +218,7 @@ def _definitions(
 
 
 def _big_value(scope: Scope, outcome: Outcome, inline_tokens: int) -> Bound | None:
-    """The last expression's value, if it is data and too big to be read."""
+    """Return the last expression's value if it is data and too big for the reply; else None."""
     if outcome.kind not in ("json", "dataframe", "series"):
         return None
     kind = "dataframe" if outcome.kind == "dataframe" else "json"
@@ -230,10 +230,10 @@ def _big_value(scope: Scope, outcome: Outcome, inline_tokens: int) -> Bound | No
 
 
 def commit(connection: Connection, scope: Scope, left: Left, step: int, reply_step: int | None) -> Committed:
-    """Publish what a run left and bind its names.
+    """Publish the staged values of a run and bind its names.
 
-    `step` is what the names are bound in, `reply_step` that of the reply, None without one. QuotaExceeded: others stored
-    so much meanwhile that there is no room for it.
+    `step` is the step in which the names are bound, `reply_step` the reply's step, None without a reply. Raises QuotaExceeded if
+    others stored so much meanwhile that there is no room left.
     """
     names, gone = dict[str, str](), dict[str, str]()
     variables.drop(connection, session_row=scope.row, names=left.dropped)

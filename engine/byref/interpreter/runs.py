@@ -1,4 +1,4 @@
-"""A run of code, top down: its inputs are looked up, it runs in the sandbox, what it leaves is staged and committed."""
+"""A run of code: its inputs are looked up, it runs in the sandbox, and its values are staged and committed."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from byref_sandbox.code.inplace import Changed, changed_in_place
 
 MAX_CODE_CHARS = 200_000
 RECORDED_CHARS = 10_000
-"""Most characters of a value, and of what is printed, in the record of a run."""
+"""Maximum characters of a value, and of the printed text, in the record of a run."""
 _RECORD = insert(RunRow)
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One run, done but not committed."""
+    """One finished run that is not committed yet."""
 
     code: str
     language: str
@@ -51,7 +51,7 @@ class Execution:
     callables: tuple[str, ...] = ()
     """Functions and classes of earlier runs, by name."""
     gone: str | None = None
-    """What became of a name that the code used and that no longer exists; the error's hint says the same."""
+    """A text about a name that the code used and that no longer exists; the error's hint says the same."""
 
     @property
     def names_nothing(self) -> bool:
@@ -81,12 +81,12 @@ def run(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
 def _run(scope: Scope, code: Analysed, given: Inputs, limits: Limits) -> tuple[Outcome, Inputs, Mapping[str, str]]:
     """Run the code; return the outcome, what it was given in the end, and the names it was not given because they are damaged."""
     assert scope.sandbox is not None
-    # Only where there are files: an interpreter of a host's own may not know them.
+    # `files` is passed only if there are files, because a host's own interpreter may not have that parameter.
     call = partial(scope.sandbox.run, files=given.files) if given.files else scope.sandbox.run
     session = f"{scope.tenant}\0{scope.name}"
     text: str = code
     sources: Mapping[str, str] = given.sources
-    if not isinstance(scope.sandbox, Runner):  # it may write them to a wire, and not every encoder takes more than str
+    if not isinstance(scope.sandbox, Runner):  # it may send them, and not every encoder accepts subclasses of str
         text, sources = str(code), {name: str(source) for name, source in sources.items()}
     data, damaged = given.data, dict[str, str]()
     with readable_failures(scope):
@@ -96,7 +96,7 @@ def _run(scope: Scope, code: Analysed, given: Inputs, limits: Limits) -> tuple[O
             try:
                 return tracing.run(scope, "python", code, attempt), replace(given, data=data), damaged
             except ArtifactMissing as error:
-                # Nothing has run yet. The code may do without the data of names that it assigns itself.
+                # Nothing has run yet, so a retry is safe. The code may not need the data of names that it assigns itself.
                 its = {name for name, one in given.variables.items() if one.artifact.payload.blob_id == error.blob_id}
                 lost = (its | {error.name or ""}) & data.keys() & code.uses.assigned
                 if not lost:
