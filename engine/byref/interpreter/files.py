@@ -30,7 +30,7 @@ _TYPES: Final = {
 """Content types of texts, by the ending of the file's name; any other text is text/plain."""
 _READ_BYTES: Final = 1 << 20
 _COUNTED_BYTES: Final = 1 << 16
-"""The tokens of a longer file are estimated from so many bytes of its beginning."""
+"""The tokens of a longer file are estimated from this many bytes of its beginning."""
 _NAMED: Final = 10
 _TEXT_TOOLS: Final = ("artifact_read", "artifact_grep")
 
@@ -50,7 +50,7 @@ class Files:
 
     staged: tuple[Written, ...] = ()
     lost: tuple[str, ...] = ()
-    """Why the others were not stored, one sentence each."""
+    """The reasons why other files were not stored, one sentence each."""
 
 
 def stage(scope: Scope, outcome: Outcome) -> Files:
@@ -66,7 +66,7 @@ def stage(scope: Scope, outcome: Outcome) -> Files:
 
 
 def commit(connection: Connection, scope: Scope, files: Files, step: int | None) -> None:
-    """Make artifacts of what was staged; from now on a name that existed before means the newer file."""
+    """Make artifacts of the staged files; from now on, a name that existed before means the newer file."""
     if not files.staged:
         return
     room.check_within(connection, scope, {one.staged.digest: one.staged.size for one in files.staged})
@@ -76,7 +76,7 @@ def commit(connection: Connection, scope: Scope, files: Files, step: int | None)
 
 
 def text_of(scope: Scope, files: Files) -> str:
-    """Return what a reply says of its files; empty without any."""
+    """Return the reply's text about its files; empty if there are none."""
     lines = []
     if files.staged:
         shown = [f"{one.name} ({one.about.size_bytes:,} bytes)" for one in files.staged[:_NAMED]]
@@ -99,7 +99,7 @@ def _stage(scope: Scope, file: File) -> Written:
 
 
 def _described(scope: Scope, file: File) -> Description:
-    """What the artifact's row says of a file. JSON is not parsed here, for a run wrote it: jq reads it in the jail."""
+    """Return the description of a file. JSON is not parsed here, because untrusted code wrote it: jq reads it in the jail."""
     size = len(file.data)
     if not _is_text(file.data):
         about = f"[{file.name}: {size:,} bytes]"

@@ -38,7 +38,7 @@ _ROWS, _VALUES = 200, 100
 
 @dataclass(frozen=True, slots=True)
 class Aliases:
-    """Further names for data that an artifact already holds, so that its bytes need not be stored again."""
+    """Further names for data that an artifact already holds: its bytes need not be stored again."""
 
     artifact: Artifact
     parts: tuple[Part, ...]

@@ -1,4 +1,4 @@
-"""Figures that code made become artifacts of the session, and images in the reply where there is room for them."""
+"""Figures that code made: they become artifacts of the session, and images in the reply if there is room for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from byref.policy import VIEWERS, gates
 from byref_sandbox import Figure, Outcome
 
 MAX_SHOWN_BYTES: Final = 5_000_000
-"""Largest image in a reply: providers refuse larger ones."""
+"""Maximum bytes of an image in a reply; providers refuse larger ones."""
 CONTENT_TYPE: Final = "image/png"
 _NUMBERED: Final = re.compile(r"plot_([1-9][0-9]{0,8})")
 
@@ -58,7 +58,7 @@ class Plots:
     shown: tuple[Plot, ...] = ()
     """Those that the reply shows as images."""
     lost: tuple[str, ...] = ()
-    """Why the others were not stored, one sentence each."""
+    """The reasons why other figures were not stored, one sentence each."""
 
 
 def stage(scope: Scope, outcome: Outcome) -> Plots:
@@ -95,7 +95,7 @@ def commit(connection: Connection, scope: Scope, plots: Plots, step: int | None)
 
 
 def text_of(scope: Scope, plots: Plots, named: Sequence[Plot]) -> str:
-    """Return what a reply says of its figures; empty without any."""
+    """Return the reply's text about its figures; empty if there are none."""
     seen = {plot.id for plot in plots.shown}
     viewer = next((name for name in VIEWERS if name in scope.tools), None)
     lines = []
@@ -112,7 +112,7 @@ def _stage(scope: Scope, figure: Figure) -> Plot:
 
 
 def _that_fit(scope: Scope, plots: Sequence[Plot]) -> tuple[Plot, ...]:
-    """The first figures, as many as fit into the budget of a reply, or else into the context."""
+    """Return the first figures that fit into the budget of a reply, or else into the context."""
     if not plots:
         return ()
     standing = scope.standing()

@@ -12,7 +12,7 @@ from typing import Literal
 from byref.policy import Policy
 
 BYTES_PER_TOKEN = 4
-"""Turns a window in tokens into a threshold in bytes."""
+"""Bytes per token, to convert a window in tokens into a threshold in bytes."""
 
 _ROUNDING = 1e-6
 """Added before a share is rounded down: 0.7 is no exact float, and yet 0.7 of 100,000 is to be 70,000."""

@@ -17,7 +17,7 @@ logger = logging.getLogger("byref")
 
 
 def dumps(policy: Policy) -> str:
-    """Return a policy as JSON; of a Python callable only its name is kept."""
+    """Return a policy as JSON. A Python callable cannot be stored, so only its name is kept."""
     kept = {knob.name: getattr(policy, knob.name) for knob in dataclasses.fields(policy)}
     kept["per_tool"] = {tool: _plain(policy.tool(tool).settings) for tool in policy.per_tool}
     return json.dumps(kept, default=timedelta.total_seconds)

@@ -28,7 +28,7 @@ logger = logging.getLogger("byref")
 TOO_DEEP = "what came is nested too deeply to be told; give or name a part of it"
 
 NAME_CHARS = 256
-"""Most characters of a tool's name in the ledger: our names are shorter, but a model may write anything."""
+"""Maximum characters of a tool's name in the ledger: our names are shorter, but a model may write anything."""
 
 
 class _Replay(Exception):
@@ -69,7 +69,7 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
         answer = _answer(scope, made)
         try:
             return _commit(scope, made, answer)
-        except QuotaExceeded as error:  # another call has used up the room meanwhile
+        except QuotaExceeded as error:  # another call used up the room since the value was staged
             return _commit(scope, made, Answer(f"{made.name}: {error}", True))
         except ArtifactMissing as error:  # of an image or a document, which is read to be shown
             return _commit(scope, made, Answer(_gone(scope, made.name, error), True))

@@ -1,4 +1,4 @@
-"""A tool as a neutral record, and what its handler answers."""
+"""A tool as a record that is independent of providers, and the answer of its handler."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Answer:
     """A handler's answer; `commit`, if any, runs in the transaction of the reply's step and returns the reply's text."""
 
     content: str | None
-    """The reply's text; None where only `commit` can tell it."""
+    """The reply's text; None if only `commit` can make it."""
     is_error: bool = False
     commit: Callable[[Connection, int], str] | None = None
     shown: Artifact | None = None
@@ -59,7 +59,7 @@ class Tool:
     is_installed: Callable[[], bool] = lambda: True
     """Whether the optional packages that it needs are installed."""
     cure: str = ""
-    """What to do where it is not."""
+    """What to do if they are not installed."""
 
     @property
     def schema(self) -> dict[str, Any]:
