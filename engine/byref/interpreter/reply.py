@@ -1,4 +1,4 @@
-"""A run as the model reads it: output, value or error, and what became of its names."""
+"""The reply about a run, as the model reads it: printed output, value or error, and the fate of its names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COPIES = "from the next call on each has a copy of its own"
 _SHARING_NOTES = re.compile(rf"\[([^\[\]]*): {_COPIES}\]")
 _SHARING_NAMES = re.compile(r"(\w+) (?:and (\w+) share parts|holds a part several times)")
 _REMEMBERED_STEPS = 100
-"""A reply of the last so many steps counts as read and remembered."""
+"""A note on sharing in a reply of this many last steps counts as read and remembered, so it is not repeated."""
 Shares = Collection[frozenset[str]]
 """Groups of names that a reply said to have parts in common."""
 _last = select(func.max(LedgerRow.step)).where(LedgerRow.session_id == bindparam("of_session")).scalar_subquery()
@@ -43,9 +43,10 @@ _ON_SHARING = select(LedgerRow.content).where(
 
 
 def reply(execution: Execution, made: Committed, scope: Scope, known: list[Variable], before: Shares = ()) -> str:
-    """Return a run as the model reads it: figures and files, output, value or error, and what became of its names.
+    """Return the text of a run for the model: figures and files, printed output, value or error, and the fate of its names.
 
-    `known` are the variables to choose from where a name is missing, the latest ones; `before` is what `sharing_before` found.
+    `known` are the latest variables, from which an error about a missing name suggests some; `before` is the result of
+    `sharing_before`.
     """
     about = [plots.text_of(scope, execution.plots, made.plots), files.text_of(scope, execution.files)]
     text = "\n".join(_parts(execution, made, scope, known, before))
@@ -146,7 +147,7 @@ def _error_text(execution: Execution, known: list[Variable]) -> str:
 
 
 def _with_column(name: str, known: Sequence[Variable]) -> str | None:
-    """The newest variable whose records have a key of this name."""
+    """Return the newest variable whose records have a key of this name; None if there is none."""
     for variable in reversed(known[-_LISTED_NAMES:]):
         schema: Any = variable.artifact.schema
         for key in variable.path:
@@ -158,9 +159,10 @@ def _with_column(name: str, known: Sequence[Variable]) -> str | None:
 
 
 def _shared(execution: Execution, made: Committed, before: Shares) -> str:
-    """Name the variables that share parts which can be changed: from the next run on each has a copy, and the model has to know.
+    """Return a note that names the variables that share changeable parts.
 
-    It is said once of a group of names, but always of a name that was not bound before.
+    The model has to know it, because from the next run on each variable has its own copy. The note is given once for a group of
+    names, but always for a name that was not bound before.
     """
     notes = [
         f"{name} holds a part several times" if other == name else f"{name} and {other} share parts"
@@ -173,14 +175,14 @@ def _shared(execution: Execution, made: Committed, before: Shares) -> str:
 
 
 def _sharing(outcome: Outcome) -> dict[str, str]:
-    """Each name that shares a part, with the name, its own or another, that it shares it with."""
+    """Return each name that shares a part, with the name, its own or another, with which it shares that part."""
     shares = {name: one.shares for name, one in outcome.bound.items()}
     shares |= {name: one.shares for name, one in outcome.same.items()}
     return {name: other for name, other in shares.items() if other}
 
 
 def sharing_before(scope: Scope, outcome: Outcome) -> Shares:
-    """Return which names the last replies have said to share parts; nothing is read where none do now."""
+    """Return the groups of names that the last replies named as sharing parts. Nothing is read if no names share parts now."""
     if not _sharing(outcome):
         return ()
     texts = scope.ask(lambda connection: connection.execute(_ON_SHARING, {"of_session": scope.row}).scalars().all())
@@ -194,7 +196,7 @@ def _named(names: Sequence[str], further: str) -> str:
 
 
 def _reasons(lost: Mapping[str, str], further: str) -> str:
-    """List names, those with the same reason together."""
+    """Return a list of the names in words, grouped by their reason."""
     together: dict[str, list[str]] = {}
     for name, reason in list(lost.items())[:_LISTED_NAMES]:
         together.setdefault(reason, []).append(name)
