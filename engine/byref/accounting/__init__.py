@@ -1,1 +1,1 @@
-"""A conversation's tokens and costs: what is counted, estimated, calibrated by a provider's usage, written down and explained."""
+"""A conversation's tokens and costs: counted, estimated, calibrated by providers' usage, recorded and explained."""

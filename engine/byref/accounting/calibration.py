@@ -1,8 +1,8 @@
-"""What the next request carries: the provider's own count of the last one, and our counts since, calibrated by its counts.
+"""Estimate the tokens of the next request: the provider's count of the last one, plus our calibrated count of what came since.
 
-Providers' tokenizers differ, and ours is one of them: on the same text they are up to a third apart, a counter of
-characters several times. What a request's input has grown by is what was pending, as the provider counts it; a session
-learns from that how many of its tokens one of ours is.
+Tokenizers differ by up to a third on the same text, and a counter of characters differs by a factor of several. The growth of
+a request's input is the provider's count of the texts that were pending; comparing it with our count, a session learns how
+many of the provider's tokens one of ours is.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PRIOR_TOKENS = 2_000
-"""A session begins as if this many tokens had been counted alike: a first small observation moves it only part of the way."""
+"""A session begins as if both had counted this many tokens, so that a first small observation changes the factor only a little."""
 MEMORY_TOKENS = 8_000
-"""What was observed before weighs at most this many tokens against an observation, so that a change of model is learned."""
+"""Most tokens with which earlier observations weigh against a new one, so that a change of model is learned."""
 LEAST_TOKENS = 500
-"""Less pending teaches nothing: the wrapping of messages, and what the user wrote, outweigh it."""
+"""Fewer pending tokens teach nothing: the wrapping of messages, and the user's own text, outweigh them."""
 MOST_GROWTH = 4
-"""A context that grew by more than this many times our count has something else in it: a document the user pasted."""
+"""If the context grew by more than this many times our count, something else was added: a document the user pasted."""
 MOST_FACTOR = 3
-"""The factor is from 1/2 to this."""
+"""Largest calibration factor; the smallest is 1/2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,37 +28,39 @@ class Standing:
     base: int
     """Tokens of the last context-setting usage (input + output) or compaction."""
     base_output: int | None
-    """How many of them the model wrote, reasoning included; None where no provider counted the base."""
+    """How many of these tokens are output, reasoning included; None if no provider counted the base."""
     pending: int
-    """Tokens of the outputs and replies since, as our counter counts."""
+    """Tokens of the outputs and replies since then, by our count."""
     reported: int
     estimated: int
-    """What providers counted where we counted so many: their quotient is the factor."""
+    """Tokens of the same texts, as providers reported and as we estimated them; `reported / estimated` is the factor."""
 
     @property
     def calibration(self) -> float:
-        """The provider's tokens in one of ours."""
+        """The factor: how many of the provider's tokens one of ours is."""
         return self.reported / self.estimated
 
     @property
     def context(self) -> int:
-        """Tokens that the next request carries."""
+        """Estimated tokens of the next request."""
         return self.base + self._calibrated(self.pending)
 
     def expected(self, tokens: int) -> int:
         """Return what `tokens` more, by our count, add to the context.
 
-        It is the difference of two rounded sums: whatever is added in whatever pieces, the context is what the gate saw.
+        It is the difference of two rounded sums, so that texts add the same in pieces as together, and the context becomes
+        exactly what the headroom gate expected.
         """
         return self._calibrated(self.pending + tokens) - self._calibrated(self.pending)
 
     def learned(self, *, settled: int, sent: int) -> tuple[int, int] | None:
-        """Return `reported` and `estimated` after a request; None where it teaches nothing.
+        """Return the new `reported` and `estimated` after a request; None if it teaches nothing.
 
-        `sent` is its whole input as the provider counted it, `settled` what was pending of it by our count.
+        `sent` is the request's whole input by the provider's count, `settled` its part that was pending, by our count.
 
-        Reasoning is part of an output and mostly not sent again, so the input may have grown by less than what was
-        pending: between the growth and the growth plus the output, what is nearest to our expectation is believed.
+        Reasoning is part of the last output, but mostly not sent again, so the input may have grown by less than what was
+        pending. So the true growth is between the growth and the growth plus the last output; the value in this range that
+        is nearest to our expectation is taken.
         """
         growth = sent - self.base
         if self.base_output is None or settled < LEAST_TOKENS or not 0 < growth <= MOST_GROWTH * settled:

@@ -1,4 +1,4 @@
-"""Why an output took its route, in numbers and in a sentence."""
+"""Explain, in numbers and in a sentence, why an output took its route."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BECAUSE = {
 
 
 _PROSE = "not a JSON object or array"
-"""Why most text is text; to say it would only puzzle."""
+"""The reason why most text is plaintext; it is left out of explanations, because it would only puzzle."""
 _NUMBERS = (
     *("value", "limit", "unit", "context", "calibration", "headroom_limit", "byte_threshold", "window", "per_output"),
     *("plaintext", "omitted_bytes", "blocks", "mapper", "seen", "unkept"),
@@ -40,7 +40,7 @@ _NUMBERS = (
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One decision: what was compared, what held, what was saved. `str()` of it is a sentence."""
+    """One decision: the rule, the numbers that it compared, and the tokens saved. `str()` of it is a sentence."""
 
     step: int
     tool: str
@@ -48,16 +48,17 @@ class Explanation:
     route: str
     reason: str
     numbers: Mapping[str, Any]
-    """value, limit and unit that the rule compared; context, headroom_limit, byte_threshold and window at that time;
-    `plaintext`: why text was not structured; `per_output`: what the per-output gate said, where another rule decided;
-    `mapper`: what became of the tool's mapper; `blocks`: how many there were; `omitted_bytes`: what truncation left out;
-    `seen`: the step whose text the context still holds; `unkept`: the quota for which what passes was not stored."""
+    """`value`, `limit` and `unit`: what the rule compared; `context`, `headroom_limit`, `byte_threshold` and `window`: at that
+    time; `plaintext`: why text was not structured; `per_output`: the result of the per-output gate, if another rule decided;
+    `mapper`: the result of the tool's mapper; `blocks`: their number; `omitted_bytes`: bytes that truncation left out;
+    `seen`: the step whose equal text the context still holds; `unkept`: the quota because of which a text that passed was
+    not stored."""
     original_tokens: int
     tokens: int
     tokens_saved: int
 
     def __str__(self) -> str:
-        """Say it in a sentence or two."""
+        """Return the explanation in a few sentences."""
         because = _BECAUSE.get(self.reason, self.reason).format_map(
             {"value": 0, "limit": 0, "unit": "bytes", **self.numbers}
         )

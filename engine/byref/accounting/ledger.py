@@ -1,7 +1,7 @@
 """The ledger: one numbered step for each output, reply, usage, compaction and resolution of a session, append-only.
 
-`take_step` locks the session's row until the transaction ends: whatever is decided and written behind it is atomic, so
-that parallel calls cannot pass the headroom gate together.
+`take_step` locks the session's row until the transaction ends. So everything that is decided and written after it is atomic,
+and parallel calls cannot pass the headroom gate together.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from byref.policy.routes import Route
 from byref.usage import Usage
 
 ARGUMENT_CHARS = 16_384
-"""Longer arguments are kept cut: they are evidence, not data."""
+"""Characters of a call's arguments that are kept; the rest is cut, because they are evidence, not data."""
 CALL_ID_CHARS = 512
 NANOS = 1_000_000_000
 MAX_COST = 1_000_000
-"""US dollars of one request: more is a mistake of the usage, not kept as a cost, and sums of it would not fit SQL's."""
+"""Largest cost of one request in US dollars that is kept: more is surely a mistake in the usage, and sums would not fit SQL's
+integers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +58,15 @@ class Entry:
     """output, reply, usage, compaction or resolution"""
     tool: str | None
     call_id: str | None
-    """Of usage, the request's id."""
+    """The call's id; for usage, the request's id."""
     arguments: str | None
-    """As the model wrote them; of a resolution, before its references were replaced."""
+    """As the model wrote them; for a resolution, before its references were replaced."""
     route: str | None
     reason: str | None
     content: str | None
-    """What the model read."""
+    """The text that the model read."""
     tokens: int
-    """What the step added to the context by our count; of usage and compaction, the context they set."""
+    """Tokens that the step added to the context, by our count; for usage and compaction, the context that they set."""
     original_tokens: int | None
     original_bytes: int | None
     is_error: bool
@@ -75,9 +76,9 @@ class Entry:
     cache_read_tokens: int | None
     cache_write_tokens: int | None
     cost: Decimal | None
-    """US dollars; None where the price is unknown, or above a million."""
+    """US dollars; None if the price is unknown, or the cost is above `MAX_COST`."""
     detail: Mapping[str, Any]
-    """The numbers behind a decision, usage as the provider gave it, or what references stood for."""
+    """The numbers behind a decision, the usage as the provider gave it, or the values of references."""
     artifact_row: int | None
     at: datetime
 
@@ -89,7 +90,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A session's usage summed: None where no request reported a number."""
+    """The sums of a session's usage; None for a number that no request reported."""
 
     requests: int
     input_tokens: int | None
@@ -99,30 +100,30 @@ class Totals:
     cost: Decimal | None
     outputs: int
     original_tokens: int
-    """Of all outputs together, as they came."""
+    """Tokens of all outputs as they came."""
     tokens: int
-    """Of all outputs together, as the model read them."""
+    """Tokens of all outputs as the model read them."""
     tokens_saved: int
     cost_saved: Decimal | None = None
-    """US dollars that reading `tokens_saved` once, as fresh input of the session's model, would have cost; None where
-    its price is unknown."""
+    """US dollars that reading `tokens_saved` once, as uncached input of the session's model, would have cost; None if its
+    price is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """When an output with the same content was given before."""
+    """The steps at which an output with the same content came before."""
 
     first: int | None = None
-    """The first step of all, whatever its tool and call id."""
+    """The first such step, whatever its tool and call id."""
     seen: int | None = None
-    """The first of which the context still holds the text: no compaction has been recorded since."""
+    """The first such step whose text the context still holds, because no compaction was recorded since."""
 
 
 NEVER = Given()
 
 
 class Recorded(Exception):
-    """The step is in the ledger: nothing was written."""
+    """Raised if the step is already in the ledger; nothing was written."""
 
 
 _STANDING = (
@@ -134,7 +135,7 @@ _STANDING = (
 )
 _OPEN = SessionRow.id == bindparam("of_session"), SessionRow.ended_at.is_(None), ~SessionRow.is_deleted
 _SETTLED = (*(column.key for column in _STANDING), "pending_after")
-# Built once: building takes longer than running what it builds.
+# Built once, because building a statement takes longer than running it.
 _TAKE_STEP = (
     update(SessionRow)
     .where(*_OPEN)
@@ -154,7 +155,7 @@ _COLUMNS = tuple(column.name for column in LedgerRow.__table__.c if column.name 
 _RESERVE_AND_APPEND = (
     insert(LedgerRow).values({name: bindparam(f"new_{name}") for name in _COLUMNS}).add_cte(_RESERVE.cte("reserved"))
 )
-"""Both as one statement, which spares a round trip: SQLite has no UPDATE inside another statement."""
+"""Both in one statement, which spares a round trip; PostgreSQL only, as SQLite has no UPDATE inside another statement."""
 _SETTLE = (
     update(SessionRow)
     .where(SessionRow.id == bindparam("of_session"))
@@ -168,18 +169,18 @@ _REQUEST = select(LedgerRow.step).where(
 
 
 def _last(kind: str) -> Any:
-    """The last step of a kind that ends turns, 0 without any."""
+    """Select the last step of a kind that ends turns; 0 if there is none."""
     of_kind = LedgerRow.session_id == bindparam("of_session"), text(ENDS_TURN), text(f"kind = '{kind}'")
     return select(func.coalesce(func.max(LedgerRow.step), 0)).where(*of_kind).scalar_subquery()
 
 
 IN_TURN = LedgerRow.step > _last("usage"), LedgerRow.step > _last("compaction")
-"""Of the session `of_session`: after the last usage and the last compaction that were recorded."""
+"""Conditions: the step is after the last recorded usage and compaction of the session `of_session`."""
 _ENTRIES: Any = select(  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     *(column for column in LedgerRow.__table__.c if column.name not in ("id", "tenant", "session_id"))
 ).where(LedgerRow.session_id == bindparam("of_session"))
 _OUTPUT = (
-    text("kind = 'output'"),  # in the words of the index
+    text("kind = 'output'"),  # the same text as in the partial index, or it is not used
     LedgerRow.call_digest == bindparam("call"),
     LedgerRow.content_digest == bindparam("content"),
 )
@@ -187,7 +188,7 @@ _OUTPUT_BEFORE = _ENTRIES.where(*_OUTPUT)
 
 
 def _first(*routes: Route, after: Any = 0) -> Any:
-    """The first step at which an output with this content took one of the routes.
+    """Select the first step at which an output with this content took one of the routes.
 
     The same content may have been given any number of times, so each route is one look-up in the index. The look-up is
     written once, for a list of the routes: PostgreSQL takes 3 ms to plan one for each of nine, whether or not any finds a
@@ -203,7 +204,7 @@ _GIVEN = _first(*Route)
 _SEEN = _first(*(route for route in Route if route.shows_text), after=_last("compaction"))
 _GIVEN_AND_SEEN = select(_GIVEN.label("first"), _SEEN.label("seen"))
 BEFORE = SessionRow.next_step, *_STANDING
-"""What is known of the session `of_session` before an output takes a step: columns."""
+"""Columns: the state of the session `of_session` before an output takes a step."""
 ANY_STEP = (
     select(LedgerRow.step)
     .where(LedgerRow.session_id == bindparam("of_session"), LedgerRow.content_digest == bindparam("content"))
@@ -211,7 +212,7 @@ ANY_STEP = (
     .scalar_subquery()
     .label("came")
 )
-"""Some step of that session with the content `content`, NULL if there is none: a column."""
+"""Column: some step of that session with the content `content`, or NULL."""
 CAME = (
     select(LedgerRow.step)
     .where(LedgerRow.session_id == bindparam("of_session"), *_OUTPUT)
@@ -220,7 +221,7 @@ CAME = (
     _GIVEN.label("first"),
     _SEEN.label("seen"),
 )
-"""What that session knows of the output `content` of the call `call`: columns."""
+"""Columns: the steps at which that session got the output `content` of the call `call`, or the same content, before."""
 _REPLY_BEFORE = _ENTRIES.where(
     LedgerRow.kind == "reply",
     LedgerRow.route.is_(None),
@@ -247,7 +248,7 @@ _OF_STEP = _ENTRIES.where(LedgerRow.step == bindparam("number"))
 
 
 def digest(text: str) -> bytes:
-    """Return the digest by which a host's id is found."""
+    """Return the digest by which a host's call id or request id is found."""
     return bytes(blake3(text.encode("utf-8", "surrogatepass")).digest())
 
 
@@ -285,7 +286,7 @@ def lock(connection: Connection, session_row: int) -> int:
 
 
 def standing(connection: Connection, session_row: int) -> Standing:
-    """Return the session's context without locking it; an empty one where the session is gone."""
+    """Return the session's context without locking it; an empty one if the session is gone."""
     row = connection.execute(_STAND, {"of_session": session_row}).one_or_none()
     base, output, pending, reported, estimated = (0, None, 0, 1, 1) if row is None else row
     return Standing(base=base, base_output=output, pending=pending, reported=reported, estimated=estimated)
@@ -309,10 +310,10 @@ def append(
 def given_before(
     connection: Connection, session_row: int, kind: str, call_digest: bytes, content_digest: bytes
 ) -> Entry | None:
-    """Return the step that recorded the same content under the same call id; a reply only in the turn it was made in.
+    """Return the step that recorded the same content under the same call id; a reply only within the current turn.
 
-    A provider's call ids come back (`call_0` in every turn), and a call has another answer by then. A turn ends with the
-    next usage or compaction recorded. An output is its content: the same again, at any time, is the same output.
+    Providers reuse call ids (`call_0` in every turn), and a later call with the same id may have another answer; a turn ends
+    with the next recorded usage or compaction. An output is identified by its content, so it is the same at any time.
     """
     query = _REPLY_BEFORE if kind == "reply" else _OUTPUT_BEFORE
     about = {"of_session": session_row, "call": call_digest, "content": content_digest}
@@ -321,7 +322,7 @@ def given_before(
 
 
 def given(connection: Connection, session_row: int, content_digest: bytes) -> Given:
-    """Return when an output had this content before."""
+    """Return the steps at which an output had this content before."""
     found = connection.execute(_GIVEN_AND_SEEN, {"of_session": session_row, "content": content_digest}).one()
     return Given(*found) if found.first is not None else NEVER
 
@@ -370,7 +371,7 @@ def record_usage(
 
 
 def record_compaction(connection: Connection, *, tenant: str, session_row: int, tokens: int) -> int:
-    """Record that the host's context was compacted to so many tokens."""
+    """Record that the host compacted the context to `tokens`, and return the step."""
     turn = take_step(connection, session_row)
     _settle(
         connection,
@@ -387,7 +388,10 @@ def record_compaction(connection: Connection, *, tenant: str, session_row: int, 
 
 
 def _set_context(connection: Connection, session_row: int, turn: Turn, usage: Usage, through: int) -> dict[str, Any]:
-    """Set the context to what a provider counted, learn from it and say what; after step `through` all is pending still."""
+    """Set the context to a provider's count and learn from it; return what was learned, for the ledger.
+
+    The request contained the steps up to `through`; later ones stay pending.
+    """
     pending, sent = 0, usage.input_tokens or 0
     if through < turn.step:
         later = select(func.sum(LedgerRow.tokens)).where(
@@ -415,7 +419,7 @@ def _set_context(connection: Connection, session_row: int, turn: Turn, usage: Us
 
 
 def _settle(connection: Connection, session_row: int, **settled: int | None) -> None:
-    """Set what the session's context is counted from: every column of `_SETTLED`."""
+    """Set the columns from which the session's context is computed: all of `_SETTLED`."""
     connection.execute(_SETTLE, {"of_session": session_row} | {f"new_{name}": settled[name] for name in _SETTLED})
 
 
@@ -426,7 +430,7 @@ _OUTPUTS = _PAGE.where(LedgerRow.kind == "output")
 def entries(
     connection: Connection, session_row: int, *, after: int = 0, limit: int | None = None, outputs: bool = False
 ) -> list[Entry]:
-    """Return the steps behind one in order, at most `limit`; or only those that are `outputs`."""
+    """Return at most `limit` steps after the step `after`, in order; only outputs if `outputs` is True."""
     query, page = _OUTPUTS if outputs else _PAGE, {"of_session": session_row, "after": after}
     return [_entry(row) for row in connection.execute(query.limit(limit), page).all()]
 
@@ -448,7 +452,7 @@ def entry(connection: Connection, session_row: int, key: str | int) -> Entry | N
 
 
 def totals(connection: Connection, session_row: int) -> Totals:
-    """Return the session's sums; `cost_saved` is for whoever knows the price."""
+    """Return the session's sums without `cost_saved`, which needs the model's price."""
     found = sums.of_session(connection, session_row)
     given, made, cached, written, nanos = (found[name] for name in sums.USED)
     cost = None if nanos is None else Decimal(nanos) / NANOS

@@ -1,6 +1,6 @@
-"""The library's log: a record is one line, whatever of a stranger's text is in it, and steers no terminal.
+"""Make the library's log safe: a record is one line without control characters, whatever foreign text is in it.
 
-Hosts have handlers of their own, so it is made so where records begin: at the logger `byref`, which all modules use.
+Hosts have their own handlers, so records are made safe before any handler: at the logger `byref`, which all modules use.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from byref.errors import one_line, visible
 
 LINE_CHARS = 2_000
-"""Of a record, and of each line of its traceback."""
+"""Longest record, and longest line of a traceback."""
 TRACEBACK_CHARS = 100_000
 _CHAINED = 50
-"""Exceptions that are looked at, of those that led to one."""
+"""Most exceptions of a chain that are looked at."""
 
 
 def line_of(record: logging.LogRecord) -> str:
@@ -31,21 +31,21 @@ def traceback_of(error: BaseException) -> str:
 
 
 def keep_plain() -> None:
-    """Have the records of the logger `byref` be plain; once is enough."""
+    """Make the records of the logger `byref` safe from now on; one call is enough."""
     logging.getLogger("byref").addFilter(_plain)
 
 
 def _plain(record: logging.LogRecord) -> bool:
-    """Change what of a record is not plain, and no other: who groups records by their format finds it."""
+    """Change a record only if it is not safe: tools that group records by their format string still find the others."""
     try:
         message, line = record.getMessage(), line_of(record)
-    except (TypeError, ValueError):  # the arguments are not the format's: the handler says so
+    except (TypeError, ValueError):  # the arguments do not fit the format: the handler reports that
         return True
     if line != message:
         record.msg, record.args = line, ()
     error = record.exc_info[1] if record.exc_info else None
     if error is not None and not all(map(_is_plain, _led_to(error))):
-        record.exc_text = traceback_of(error)  # what formatters write if it is there
+        record.exc_text = traceback_of(error)  # formatters write this text, if it is set, instead of the traceback
     return True
 
 
@@ -57,7 +57,7 @@ def _is_plain(error: BaseException) -> bool:
 
 
 def _led_to(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions of a traceback."""
+    """Yield an exception and those that led to it."""
     todo: list[BaseException | None] = [error]
     seen: set[int] = set()
     while todo and len(seen) < _CHAINED:

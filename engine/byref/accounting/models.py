@@ -1,7 +1,7 @@
-"""What is known of a model: its context window and its price, from genai-prices and from the host's own overrides.
+"""Context windows and prices of models, from the host's overrides and from genai-prices.
 
-Nothing here touches the network. genai-prices takes 0.2 s or more to import, so it is imported on the first lookup that
-the overrides do not answer.
+Nothing here uses the network. Importing genai-prices takes 0.2 s or more, so it is imported at the first lookup that the
+overrides do not answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_PREFIXES = 8
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What a host knows better of a model; None leaves a field as it is known. Prices: US dollars per million tokens.
+    """A host's own data of a model; None leaves a field as genai-prices has it. Prices are US dollars per million tokens.
 
     Raises:
         ConfigurationError: the window is not a positive integer, or a price is negative.
@@ -60,7 +60,7 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class Price:
-    """US dollars per million tokens; of a price in tiers, the lowest tier. None: not known, or charged as input."""
+    """US dollars per million tokens; the lowest tier of a tiered price. None: unknown, or charged as input."""
 
     input: Decimal | None = None
     output: Decimal | None = None
@@ -72,22 +72,22 @@ class Models:
     """Windows and prices by model name, `overrides` first.
 
     A name may carry prefixes and suffixes of a gateway: `anthropic/claude-sonnet-5`, `openai:gpt-4o`, a Bedrock ARN or
-    inference profile, a date. Names are compared without regard to case. What is not known is None, never a guess.
+    inference profile, a date. Names are compared without regard to case. An unknown value is None, never a guess.
     """
 
     def __init__(self, overrides: Mapping[str, ModelInfo] | None = None) -> None:
-        """`overrides` maps names, with or without their prefix, to what the host knows better."""
+        """`overrides` maps names, with or without their prefix, to the host's own data."""
         self._overrides = {name.strip().lower(): info for name, info in (overrides or {}).items()}
 
     def context_window(self, model: str) -> int | None:
-        """The tokens that fit into the context of `model`, or None."""
+        """Return the number of tokens that fit into the context of `model`, or None."""
         override = self._override(model)
         if override is not None and override.context_window is not None:
             return override.context_window
         return _known(model).context_window
 
     def price(self, model: str) -> Price | None:
-        """What tokens of `model` cost now, or None."""
+        """Return the current price of `model`, or None."""
         known, override = _known(model), self._override(model)
         if override is None:
             return known.price
@@ -101,7 +101,7 @@ class Models:
         return None if merged == Price() else merged
 
     def provider(self, model: str) -> str | None:
-        """Return who serves the model, by the id that genai-prices has for it; None for one that nobody knows."""
+        """Return the model's provider by its id in genai-prices; None for an unknown model."""
         known = _known(model) if _is_name(model) else None
         return None if known is None or known.provider is None else known.provider.id
 
@@ -115,11 +115,11 @@ class Models:
         cache_write_tokens: int | None = 0,
         cache_write_1h_tokens: int | None = 0,
     ) -> Decimal | None:
-        """US dollars for one request, or None when a price or number that it needs is not known.
+        """Return the cost of one request in US dollars, or None if a price or number that it needs is unknown.
 
-        `input_tokens` includes the cached ones, `cache_write_tokens` those that are kept for an hour. An unknown number
-        of cached ones is none; an unknown output costs nothing only where the model has no price for output
-        (embeddings). Tiers are those of the request's size; an override's price has none, and none for an hour.
+        `input_tokens` includes cached tokens, `cache_write_tokens` those cached for an hour. An unknown number of cached
+        tokens counts as 0; an unknown output as 0 only if the model has no price for output (embeddings). The tier is that
+        of the request's size; an override has neither tiers nor a price for an hour.
 
         Raises:
             ValueError: a number of tokens is negative.
@@ -146,9 +146,9 @@ class Models:
         return total / _MILLION
 
     def input_cost(self, model: str, tokens: int) -> Decimal | None:
-        """US dollars for reading so many tokens once, none of them cached, or None when their price is not known.
+        """Return the cost in US dollars of reading `tokens` once, uncached, or None if the price is unknown.
 
-        Of a price in tiers it is the lowest: tokens summed over many requests are in no tier of one request.
+        Of a tiered price the lowest is used, because tokens summed over many requests belong to no tier of one request.
 
         Raises:
             ValueError: the number of tokens is negative.
@@ -192,7 +192,7 @@ def _is_name(model: object) -> bool:
 
 
 def _spellings(model: str) -> Iterator[tuple[str | None, str]]:
-    """(provider, name) pairs to look `model` up by, the most literal first; the provider None is to be found."""
+    """Yield (provider, name) pairs by which to look `model` up, the most literal first; provider None means any."""
     name = model.strip().lower()
     yield None, name
     if name.startswith("ft:"):  # OpenAI's fine-tunes: ft:base:organisation::id
@@ -209,7 +209,7 @@ def _spellings(model: str) -> Iterator[tuple[str | None, str]]:
             return
         prefix, name = name[: cut.start()], name[cut.end() :]
         yield prefix, name
-        if cut.group() == "/":  # behind a colon may stand a size or a variant: llama3:8b
+        if cut.group() == "/":  # not after a colon, which may precede a size or a variant: llama3:8b
             yield None, name
 
 
@@ -243,7 +243,7 @@ def _look_up(model: str) -> _Known:
 
 
 def _match(provider_id: str | None, name: str) -> tuple[Provider, KnownModel] | None:
-    # DataSnapshot.find_provider_model would do, but it remembers every name that it is ever asked for.
+    # Not DataSnapshot.find_provider_model, which does the same but remembers every name that it was ever asked for.
     from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
 
     providers = get_snapshot().providers
@@ -256,7 +256,7 @@ def _match(provider_id: str | None, name: str) -> tuple[Provider, KnownModel] | 
 
 
 def _listed(name: str) -> tuple[Provider, KnownModel] | None:
-    """The model that some provider lists under exactly this name; OpenRouter's comes before a smaller host's."""
+    """Return a model that some provider lists under exactly this name; OpenRouter is preferred to smaller hosts."""
     from genai_prices.data_snapshot import get_snapshot
 
     providers = sorted(get_snapshot().providers, key=lambda provider: provider.id != "openrouter")

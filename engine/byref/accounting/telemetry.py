@@ -1,7 +1,7 @@
-"""Spans and metrics through the OpenTelemetry API, where it is installed; without it, or without an SDK, nothing happens.
+"""Spans and metrics through the OpenTelemetry API, if it is installed; without it, or without an SDK, nothing happens.
 
-Names are those of OpenTelemetry's conventions for generative AI (its own repository, in development, as of 2026), else
-`byref.…`; all of them stand in the table below.
+Names follow OpenTelemetry's conventions for generative AI (its own repository, in development, as of 2026); where these have
+none, a name is `byref.…`. All names are listed below.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ PROVIDERS: Final = {
     "moonshotai": "moonshot_ai",
     "x-ai": "x_ai",
 }
-"""Providers whose name there is another than genai-prices'."""
+"""Providers, by their id in genai-prices, whose name in OpenTelemetry's conventions is different."""
 CONTENT_CHARS: Final = 16_384
-"""Of content that is captured into one attribute; the ledger has all of it."""
+"""Characters of captured content in one attribute; the ledger has all of it."""
 NAME_CHARS: Final = 128
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Boundaries of the histograms of durations."""
 
 
 class Telemetry:
-    """What an engine tells OpenTelemetry.
+    """Sends an engine's spans and metrics to OpenTelemetry.
 
-    Spans `byref.process`, `execute_tool NAME` and `byref.run`, and the metrics of the table in docs/telemetry.md. The
-    providers are the process's own unless given. Content (arguments, code, what the model reads) is left out unless
-    `capture_content`; ids, names and numbers are always there. `token_metrics=False` leaves out the tokens of models'
+    These are the spans `byref.process`, `execute_tool NAME` and `byref.run`, and the metrics in docs/telemetry.md. Without
+    given providers, the process's global ones are used. Content (arguments, code, the text that the model reads) is included
+    only with `capture_content`; ids, names and numbers always are. `token_metrics=False` leaves out the tokens of models'
     requests, for hosts whose provider's instrumentation counts them already.
 
     Raises:
@@ -164,12 +164,12 @@ class Recording:
             self._span.set_attributes(_exported(attributes))
 
     def content(self, name: str, value: object) -> None:
-        """Add content, where the host wants it: its first `CONTENT_CHARS` characters."""
+        """Add the first `CONTENT_CHARS` characters of some content, if the host wants content."""
         if self._captures and self._span is not None and value is not None:
             self._span.set_attribute(name, without_surrogates(str(value)[:CONTENT_CHARS]))
 
     def fail(self, kind: str) -> None:
-        """Mark the work as failed, by a name of low cardinality."""
+        """Mark the work as failed; `kind` is one of few names, as metrics need it."""
         if self._span is not None:
             from opentelemetry.trace import StatusCode
 
@@ -181,7 +181,7 @@ _IDLE = Recording(None, captures=False)
 
 
 def _counters(meter: Meter) -> dict[str, Any]:
-    """The counters of tokens."""
+    """Return the counters of tokens by name."""
     described = {
         INPUT_TOKENS: "The number of input tokens used, cached ones included.",
         OUTPUT_TOKENS: "The number of output tokens used, reasoning included.",
@@ -194,7 +194,7 @@ def _counters(meter: Meter) -> dict[str, Any]:
 
 
 def _histograms(meter: Meter) -> dict[str, Any]:
-    """The histograms of durations."""
+    """Return the histograms of durations by name."""
     described = {
         TOOL_DURATION: "Duration of calls of the session's own tools.",
         PROCESS_DURATION: "Duration of taking in what a tool returned.",
@@ -215,7 +215,7 @@ def _is_installed() -> bool:
 
 
 def _exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes that are known, as an exporter takes them."""
+    """Return the attributes that are not None, in a form that exporters accept: short, and without lone surrogates."""
     return {
         name: without_surrogates(value[:CONTENT_CHARS]) if isinstance(value, str) else value
         for name, value in attributes.items()

@@ -30,19 +30,19 @@ EXACT_BYTES = 32 * 1024
 """Text of up to this many UTF-8 bytes is counted exactly; the worst input of this size takes 8 ms."""
 
 _SAMPLES = (32, 96, 16), (32, 256, 0), (64, 768, 0)
-"""Rows of: how many samples, of how many UTF-8 bytes, with how many tokens in the mean at least. The next row is taken where the
-samples differ by too much, or have too few tokens: of a run of one sign each is then off by as much. A stretch that is unlike
-the rest and falls between two samples is at most 3 % of the text."""
+"""Rows of: number of samples, UTF-8 bytes of each, fewest tokens of each on average. The next row is tried if the samples differ
+too much, or have too few tokens: in a run of one repeated character all samples are then wrong by the same amount. A stretch
+that is unlike the rest and falls between two samples is at most 3 % of the text."""
 _EVEN = 0.01
-"""Standard error, as a part of the estimate, up to which samples are enough: 3 % are hardly ever reached then."""
+"""Largest relative standard error with which samples are enough: the error then hardly ever reaches 3 %."""
 _CUT = re.compile(r"[A-Za-z0-9][ !\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~\t\r\n]")
-"""A place, between its two characters, where the split pattern begins anew whatever stands around them. A text that is cut
-there has as many tokens as its two parts together."""
+"""Matches two characters between which the split pattern always begins a new token, whatever is around them. So a text that is
+cut there has as many tokens as its two parts together."""
 _REACH = 64
-"""So far behind each end of a sample such a place is looked for."""
+"""Characters after each end of a sample in which such a place is searched."""
 _LEAD = 64
-"""Where there is none, this much of what stands before the sample is encoded with it and without it: tokens are at most 128
-characters of blanks or 64 of most repeated signs, so behind that the sample is cut where the whole text would be cut."""
+"""If there is no such place, this many characters before the sample are encoded with it and without it. A token has at most 128
+blanks or 64 of most other repeated characters, so after the lead the sample is split as in the whole text."""
 
 # The split pattern and the digest of o200k_base, as in tiktoken_ext/openai_public.py.
 _O200K_SPLIT = "|".join(
@@ -60,40 +60,40 @@ _O200K_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2
 
 
 class TokenCounter(Protocol):
-    """Counts the tokens of a text, as the model that reads it would.
+    """Counts the tokens of a text as the model that reads it would.
 
-    An engine has one counter for all of its sessions and calls it from any thread, several at once: it is thread-safe. It is
-    the host's: the engine neither closes nor copies it. It is called while an output is fitted into its envelope, some ten
-    times for each, so it takes a few milliseconds at most, and reads from no network.
+    An engine has one counter for all of its sessions and calls it from several threads at once, so it must be thread-safe.
+    It belongs to the host: the engine neither closes nor copies it. It is called about ten times for each output, while that
+    is fitted into its envelope, so a call should take a few milliseconds at most and must not use the network.
     """
 
     def count(self, text: str, kind: Kind = "text") -> int:
-        """Return the number of tokens in a text, at least 0; an estimate will do.
+        """Return the number of tokens in a text, at least 0; an estimate is enough.
 
-        The same text has the same number at every call: what was fitted is counted again. `text` is any `str`, empty or of
-        hundreds of MB, lone surrogates and NUL among it; nothing is raised for any. `kind` tells a counter that knows no
-        vocabulary whether the text is JSON, of which a token has fewer characters.
+        The result must be the same at every call, because fitted text is counted again. `text` is any `str`: it may be
+        empty, have hundreds of MB, or contain lone surrogates and NUL; never raise for it. `kind` tells a counter without a
+        vocabulary whether the text is JSON, whose tokens have fewer characters.
         """
 
 
 class CharCounter:
-    """The heuristic of characters: four per token in text, two per token in JSON, rounded up."""
+    """Estimates tokens by characters: four per token in text, two per token in JSON, rounded up."""
 
     def count(self, text: str, kind: Kind = "text") -> int:
-        """The number of characters of `text` divided by 4 (`"text"`) or by 2 (`"json"`), rounded up."""
+        """Return the number of characters of `text` divided by 4 (`"text"`) or by 2 (`"json"`), rounded up."""
         return -(-len(text) // (2 if kind == "json" else 4))
 
 
 class SampledCounter:
-    """Tokens of o200k_base: exact up to `EXACT_BYTES`, beyond it estimated from samples.
+    """Counts tokens of o200k_base: exactly up to `EXACT_BYTES`, beyond that by samples.
 
-    These are 32 short samples where they are alike, as in most records, else more and longer ones. The estimate takes the
-    same time at any size and the same value at every call. The first count in a process loads the vocabulary (about 0.25 s,
-    once, whatever the number of counters and threads).
+    It takes 32 short samples if these are alike, as in most records, else more and longer ones. An estimate takes the same
+    time at any size, and has the same value at every call. The first count in a process loads the vocabulary, which takes
+    about 0.25 s, once for all counters and threads.
     """
 
     def count(self, text: str, kind: Kind = "text") -> int:
-        """The number of tokens in `text`, special tokens read as ordinary text; `kind` makes no difference."""
+        """Return the number of tokens in `text`, with special tokens read as ordinary text; `kind` makes no difference."""
         if not text:
             return 0
         encoding = _load_encoding()
@@ -103,7 +103,7 @@ class SampledCounter:
 
 
 class CountedOnce:
-    """Another counter, asked once for each text: for as long as the texts are kept anyway."""
+    """Wraps another counter and counts each text once; it keeps the texts, so use it only while they are kept anyway."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self.count = cache(counter.count)
@@ -116,7 +116,7 @@ def _utf8_within(text: str, limit: int) -> bool:
 
 
 def _estimate(encoding: Encoding, text: str) -> int:
-    """The mean density of samples times the length: of few, unless they differ by too much."""
+    """Return the samples' mean number of tokens per character times the length; more samples if the first ones differ."""
     mean = 0.0
     for samples, size, fewest in _SAMPLES:
         densities = [_density(encoding, text, *window) for window in _windows(text, samples, size)]
@@ -128,25 +128,28 @@ def _estimate(encoding: Encoding, text: str) -> int:
 
 
 def _density(encoding: Encoding, text: str, start: int, end: int) -> float:
-    """The tokens per character of a sample."""
+    """Return the tokens per character of a sample."""
     encode = encoding.encode_ordinary
     first, last = _CUT.search(text, start, start + _REACH), _CUT.search(text, end, end + _REACH)
     if first is not None and last is not None and first.start() < last.start():
         start, end = first.start() + 1, last.start() + 1
         return len(encode(text[start:end])) / (end - start)
     lead = text[max(0, start - _LEAD) : start]
-    # Both ends of the difference are cut at arbitrary places: what a cut adds to the one it adds to the other.
+    # Both texts of the difference begin and end at arbitrary places: the errors of these cuts cancel out.
     tokens = len(encode(lead + text[start:end])) - len(encode(lead))
     return max(0, tokens) / (end - start)
 
 
 def _windows(text: str, samples: int, most: int) -> Iterator[tuple[int, int]]:
-    """The spans of the samples: one in every part of the text, at offsets that no period of the text can follow."""
+    """Yield the spans of the samples: one in each of equal parts of the text.
+
+    Their offsets are irregular, so that no period of the text can coincide with them.
+    """
     is_ascii = text.isascii()
     for i in range(samples):
         low, high = i * len(text) // samples, (i + 1) * len(text) // samples
         width = min(most, high - low)
-        # Multiples of the golden ratio, modulo one, spread evenly.
+        # The offsets are multiples of the golden ratio modulo one, which spread evenly.
         start = low + (high - low - width) * (i * 40503 % 65536) // 65536
         if not is_ascii:
             size = len(text[start : start + width].encode("utf-8", "surrogatepass"))
@@ -180,5 +183,5 @@ def _build_encoding() -> Encoding:
     fields = lines.split()
     ranks = dict(zip(map(a2b_base64, fields[::2]), map(int, fields[1::2]), strict=True))
     encoding = Encoding("o200k_base", pat_str=_O200K_SPLIT, mergeable_ranks=ranks, special_tokens={})
-    ranks.clear()  # the encoder has its own copy: this gives 30 MB back
+    ranks.clear()  # frees 30 MB: the encoder has its own copy
     return encoding
