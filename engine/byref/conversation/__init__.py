@@ -1,1 +1,1 @@
-"""What all work within one conversation shares: its scope, its life, the transaction of the host, its interpreter."""
+"""The parts shared by all work within one conversation: its scope, its life cycle, the host's transaction, its interpreter."""

@@ -1,11 +1,11 @@
-"""Deletion in two parts: one short transaction after which nobody finds the data, then its rows, in small steps.
+"""Delete data in two parts: one short transaction after which nobody finds the data, then its rows, in small steps.
 
-SQLite has one writer, and every conversation waits for it: a tenant of 100,000 artifacts deleted by one transaction would
-hold it for 13 seconds. So a step ends after `STEP_SECONDS` and pauses for others before the next one.
+SQLite has one writer, and every conversation waits for it: deleting a tenant of 100,000 artifacts in one transaction would
+hold it for 13 seconds. So each step ends after `STEP_SECONDS`, and is followed by a pause in which others can write.
 
-The first transaction marks what is to go (`clearing_at`). A process that dies between two steps leaves the marks, and any
-sweep, of any process, goes on from there. Steps lock the session's row that they work on and pass over locked ones, so that
-several processes share the work.
+The first transaction marks the sessions (`clearing_at`). If a process dies between two steps, the marks stay, and any sweep
+of any process continues the work. A step locks the row of its session and skips locked ones, so that several processes can
+share the work.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from byref.db.tables import (
 
 STEP_SECONDS: Final = 0.02
 PAUSE_SECONDS: Final = 0.01
-"""Pause between two steps. Who waits for SQLite's lock asks every 1 to 3 ms at first, so that somebody gets it meanwhile."""
+"""Pause between two steps. Waiting writers ask for SQLite's lock every 1 to 3 ms at first, so that one of them gets it."""
 _MARKED: Final = 100
-"""Sessions of a tenant that one transaction marks."""
+"""Most sessions of a tenant that one transaction marks."""
 _ROWS: Final = 200
 _ARTIFACTS: Final = 50
-"""Rows that one statement deletes; a session's artifacts, with their blobs."""
+"""Most rows (`_ROWS`), or artifacts with their blobs, that are deleted before the clock is read again."""
 _NO_NAME: Final = "×" * 300
-"""Before the row's number it is the name of a session that is deleted: longer, in bytes, than any id of a host's."""
+"""Prefix, before the row id, of a deleted session's name: longer in bytes than any host's id, so that it collides with none."""
 _NAMES: Final = (NameRow, VariableRow, TombstoneRow)
-"""What goes when a session ends, beside its artifacts."""
+"""Tables whose rows are deleted when a session ends, besides its artifacts."""
 _OF_SESSION: Final = (*_NAMES, LedgerRow, RunRow, ItemRow)
-"""What goes with a session before its artifacts. Not left to ON DELETE CASCADE: a host's SQLite connection may not enforce
-foreign keys."""
+"""Tables whose rows are deleted with a session, before its artifacts. This is not left to ON DELETE CASCADE, because a host's
+SQLite connection may not enforce foreign keys."""
 
 Write = Callable[[Callable[[Connection], Any]], Any]
-"""Runs work in a transaction, and returns what it returns."""
+"""Runs work in a transaction, and returns the work's result."""
 
 
 def delete_session(write: Write, tenant: str, name: str) -> bool:
-    """Delete a session and all that was its own; False if there is none."""
+    """Delete a session and all of its data; False if there is no such session."""
     here = SessionRow.tenant == tenant, SessionRow.name == name
 
     def work(connection: Connection) -> int | None:
@@ -69,11 +69,11 @@ def delete_session(write: Write, tenant: str, name: str) -> bool:
 
 
 def delete_tenant(read: Write, write: Write, tenant: str) -> int:
-    """Delete everything of a tenant and return how many sessions it had; what is opened meanwhile stays."""
+    """Delete all data of a tenant and return how many sessions it had; sessions opened meanwhile stay."""
     began = datetime.now(UTC)
     here = select(SessionRow.id).where(SessionRow.tenant == tenant, ~SessionRow.is_deleted)
-    # The sessions that are there now, by their ids. Not those opened before some time: the clock of a host that opened one
-    # may be ahead of ours.
+    # Remember the present sessions by their ids, not by time of opening: the clock of the machine that opened one may be
+    # ahead of ours.
     rows = iter(read(lambda connection: connection.execute(here).scalars().all()))
 
     def work(connection: Connection, some: list[int]) -> int:
@@ -98,9 +98,9 @@ def delete_tenant(read: Write, write: Write, tenant: str) -> int:
 
 
 def mark(connection: Connection, rows: list[int]) -> None:
-    """Mark locked sessions as deleted: they are found by no name, in no list, and handles on them cannot write any more.
+    """Mark locked sessions as deleted: nobody finds them by name or in a list, and handles on them cannot write any more.
 
-    Their names become free at once: a session of the same name may be opened while these rows are still being deleted.
+    Their names become free at once: a session with the same name can be opened while these rows are still being deleted.
     """
     nameless = literal(_NO_NAME) + cast(SessionRow.id, String)
     values = {"is_deleted": True, "clearing_at": datetime.now(UTC), "name": nameless}
@@ -108,39 +108,39 @@ def mark(connection: Connection, rows: list[int]) -> None:
 
 
 def clear(write: Write, tenant: str) -> None:
-    """Delete what is left of a tenant's sessions that ended or were deleted; what another process is at is left to it."""
+    """Delete the rest of a tenant's ended and deleted sessions, except those on which another process is working."""
     while write(lambda connection: step(connection, tenant)):
         _let_others_through()
 
 
 def clear_session(write: Write, row: int) -> None:
-    """Delete what is left of one session that ended or was deleted."""
+    """Delete the rest of one ended or deleted session."""
     while write(lambda connection: step(connection, row=row)):
         _let_others_through()
 
 
 def clear_within(connection: Connection, row: int) -> None:
-    """The same in a transaction that holds the writer anyway, as a host's does: at once."""
+    """Delete the rest of one session at once, in a transaction that holds the writer's lock anyway, such as a host's."""
     step(connection, row=row, at_once=True)
 
 
 def drain(write: Write) -> None:
-    """Delete what is left of large blobs that nothing needs any more."""
+    """Delete the rest of large blobs that nothing needs any more."""
     while write(lambda connection: blobs.drain(connection, time.monotonic() + STEP_SECONDS)):
         _let_others_through()
 
 
 def step(connection: Connection, tenant: str | None = None, *, row: int | None = None, at_once: bool = False) -> bool:
-    """Delete some of what is left of sessions, or of that `row`; False if there was nothing left of any.
+    """Delete some of the rest of marked sessions, or of the session `row`; False if nothing was left.
 
-    It stops after a moment, unless all has to go `at_once`, but for large blobs.
+    It stops after `STEP_SECONDS`; with `at_once` it deletes everything but the frames of large blobs.
     """
     until = float("inf") if at_once else time.monotonic() + STEP_SECONDS
     if not at_once and blobs.drain(connection, until):
         return True
     left = select(SessionRow.id, SessionRow.is_deleted).where(SessionRow.clearing_at.is_not(None))
     if tenant is not None:
-        # `tenant + ""` keeps the planner from the index of tenants: few sessions are marked, and those have an index.
+        # `tenant + ""` keeps the planner from the index of tenants: the partial index of the few marked sessions is better.
         left = left.where(SessionRow.tenant + "" == tenant)
     if row is not None:
         left = left.where(SessionRow.id == row)
@@ -159,7 +159,7 @@ def step(connection: Connection, tenant: str | None = None, *, row: int | None =
 
 
 def _is_cleared(connection: Connection, row: int, *, is_deleted: bool, until: float) -> bool:
-    """Delete rows of a session until there is no more time; tell whether all are gone that have to go."""
+    """Delete rows of a session until the time is up; tell whether all rows that must go are deleted."""
     for table in _OF_SESSION if is_deleted else _NAMES:
         some = select(table.id).where(table.session_id == row).limit(_ROWS)
         while connection.execute(delete(table).where(table.id.in_(some))).rowcount == _ROWS:

@@ -1,4 +1,4 @@
-"""Failures that neither the model nor its call caused, as text that the model can act on."""
+"""Turn failures that neither the model nor its call caused into text that the model can act on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("byref")
 
 @contextmanager
 def readable_failures(scope: Scope) -> Iterator[None]:
-    """Turn what keeps code from running at all into text for the model; the host finds it in the log."""
+    """Turn failures that keep code from running at all into text for the model, and log them for the host."""
     try:
         yield
     except ArtifactMissing as error:
@@ -28,12 +28,12 @@ def readable_failures(scope: Scope) -> Iterator[None]:
 
 
 def bind_again(name: str) -> str:
-    """Return what to do where what code kept under a name is damaged."""
+    """Return the text for the model if a value that code kept under a name is damaged."""
     return f"{tombstones.GONE}. Bind {name} again to have it again."
 
 
 def cure(scope: Scope, error: ArtifactMissing) -> str:
-    """Return what makes the data that is missing again."""
+    """Return the text that tells the model how to make missing data again."""
     if error.name is not None:
         return bind_again(error.name)
     text: str = scope.read(lambda connection: tombstones.cure(connection, scope.row, error.blob_id))

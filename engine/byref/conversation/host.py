@@ -1,7 +1,7 @@
-"""A host's asynchronous transaction, joined by work on another thread.
+"""Join a host's asynchronous transaction from work on another thread.
 
-Each unit of work goes to the host's event loop and runs there by `run_sync`, as SQLAlchemy has it: nothing but statements.
-What it has to compute in between comes back to the thread that sent it.
+Each unit of work is sent to the host's event loop and runs there by SQLAlchemy's `run_sync`, so it should only execute
+statements: longer computations in between are sent back to the thread that the unit came from.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 AsyncTransaction = AsyncSession | AsyncConnection | async_scoped_session[Any]
 
 GRACE_SECONDS = 1.0
-"""How long a unit of work may go on once its caller is cancelled: longer only while it waits for somebody's lock."""
+"""How long a running unit of work may continue after its caller was cancelled, before it is cancelled too."""
 
 
 class EventLoopHost(AsyncHost):
@@ -54,8 +54,8 @@ class EventLoopHost(AsyncHost):
     async def call(self, submit: Callable[[Callable[[], T]], Future[T]], work: Callable[[], T]) -> T:
         """Run `work` on another thread, by `submit`, with its units of work in the host's transaction.
 
-        When it is cancelled, a unit that is running is finished or rolled back first, and no other one begins; then what
-        it has said by `on_leave` is done.
+        If it is cancelled, a running unit is first finished or rolled back, and no other one begins; then the work given to
+        `on_leave` is done.
         """
         call = _Call(self._host, asyncio.get_running_loop())
 
@@ -71,7 +71,7 @@ class EventLoopHost(AsyncHost):
             raise
 
     async def _undo(self, submit: Callable[[Callable[[], Any]], Future[Any]], call: _Call) -> None:
-        """Do what is to be done after a call that was left, on another thread: its own may be at work for long."""
+        """Do the `on_leave` work of a cancelled call, on another thread: the call's own may stay busy for long."""
 
         def work() -> None:
             for undo in call.undoing:
@@ -86,13 +86,13 @@ class EventLoopHost(AsyncHost):
             logger.warning("byref left what a cancelled call had staged to the next sweep", exc_info=True)
 
     def on_leave(self, work: Callable[[], None]) -> None:
-        """Have work done, on some thread, if the caller of this call leaves."""
+        """Have work done, on some thread, if this call is cancelled."""
         call = _here.get()
         assert call is not None
         call.undoing.append(work)
 
     def run(self, unit: Callable[[Session | Connection], T]) -> T:
-        """Run a unit of work on the loop of the call that this thread works for."""
+        """Run a unit of work on the event loop of the call that this thread works for."""
         call = _here.get()
         if call is None or call.host is not self._host:
             raise ConfigurationError(
@@ -102,30 +102,30 @@ class EventLoopHost(AsyncHost):
             return call.run(unit)
 
     def compute(self, work: Callable[[], T]) -> T:
-        """Run work of a unit on the thread that the unit came from."""
+        """From within a unit, run work on the thread that the unit came from."""
         call = _here.get()
         assert call is not None
         return call.compute(work)
 
 
 class _Call:
-    """One awaited call, as its thread and its event loop see it."""
+    """One awaited call, shared between its thread and its event loop."""
 
     def __init__(self, host: AsyncSession | AsyncConnection, loop: asyncio.AbstractEventLoop) -> None:
         self.host = host
         self.undoing: list[Callable[[], None]] = []
-        """What is to be done if it is left."""
+        """The work to do if the call is cancelled."""
         self._loop = loop
         self._lock = threading.Lock()
         self._is_left = False
         self._unit: Future[None] | None = None
         self._running: asyncio.Future[Any] | None = None
         self._errands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        """What the unit has to compute; None: it has ended."""
+        """Computations that the unit sends to the call's thread; None: the unit has ended."""
 
     @contextmanager
     def begun(self) -> Iterator[None]:
-        """On the call's thread: a unit of work, unless the caller is gone."""
+        """On the call's thread: mark a unit as running; CancelledError if the call was cancelled."""
         with self._lock:
             if self._is_left:
                 raise asyncio.CancelledError
@@ -136,7 +136,7 @@ class _Call:
             unit.set_result(None)
 
     def run(self, unit: Callable[[Session | Connection], T]) -> T:
-        """On the call's thread: have the loop run a unit, do what it asks for, and return or raise what it did."""
+        """On the call's thread: let the loop run a unit, do the computations that it sends, and return or raise its result."""
 
         def begin() -> None:
             self._running = asyncio.ensure_future(self.host.run_sync(unit))
@@ -150,7 +150,7 @@ class _Call:
         return result
 
     def compute(self, work: Callable[[], T]) -> T:
-        """On the loop, in a unit: await what the call's thread computes."""
+        """On the loop, in a unit: send work to the call's thread and await its result."""
         answer: Future[T] = Future()
 
         def errand() -> None:
@@ -164,7 +164,7 @@ class _Call:
         return result
 
     async def leave(self) -> None:
-        """On the loop: let no other unit begin, and wait for the one that has; cancel what it waits for too long."""
+        """On the loop: let no other unit begin, and wait for the running one; cancel it if it takes too long."""
         with self._lock:
             self._is_left = True
             unit = self._unit
@@ -176,7 +176,7 @@ class _Call:
 
 
 _here: ContextVar[_Call | None] = ContextVar("byref_call", default=None)
-"""The call that is worked for."""
+"""The call that this thread works for."""
 _guard = threading.Lock()
 _turns: WeakKeyDictionary[AsyncSession | AsyncConnection, threading.Lock] = WeakKeyDictionary()
-"""SQLAlchemy's sessions and connections do one thing at a time."""
+"""One lock for each host transaction, because SQLAlchemy's sessions and connections allow no concurrent use."""

@@ -1,4 +1,4 @@
-"""The interpreter that an engine is given."""
+"""Check the interpreter that an engine is given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Interpreter", "check_interpreter"]
 
 
 def check_interpreter(interpreter: object) -> None:
-    """Raise ConfigurationError for what can run no code."""
+    """Raise ConfigurationError if a value is no interpreter."""
     if isinstance(interpreter, type) or not isinstance(interpreter, Interpreter):
         kind = interpreter.__name__ if isinstance(interpreter, type) else type(interpreter).__name__
         article = "the class" if isinstance(interpreter, type) else "a value of type"

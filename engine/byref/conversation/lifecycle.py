@@ -1,4 +1,4 @@
-"""How conversations and their data begin and end: opening, sharing, keeping, ending, deleting, sweeping."""
+"""The life cycle of conversations and their data: opening, sharing, keeping, ending, deleting, sweeping."""
 
 from __future__ import annotations
 
@@ -39,41 +39,41 @@ from byref.db.tables import (
 from byref.errors import ArtifactMissing, ConfigurationError, InvalidId, shown
 
 EXPIRED_AT_ONCE = 50
-"""Artifacts that one transaction turns into tombstones."""
+"""Most artifacts that one transaction turns into tombstones."""
 MOST_USES = 100
-"""Last steps of an idle session whose times are looked at."""
+"""Number of the last steps whose times decide whether a session is idle."""
 MOST_HELD = 500
-"""Sessions that one statement of a sweep passes over because somebody holds them."""
+"""Most sessions that one statement of a sweep skips because other transactions hold them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep took."""
+    """The numbers of things that a sweep deleted."""
 
     artifacts: int = 0
-    """Expired, and tombstones now."""
+    """Expired artifacts, which are tombstones now."""
     blobs: int = 0
-    """Bytes that nothing needs: of the expired, and what was staged and never committed."""
+    """Blobs that nothing needs: those of expired artifacts, and those that were staged but never committed."""
     tombstones: int = 0
     sessions: int = 0
-    """Idle for longer than their `ledger_ttl`."""
+    """Sessions that were idle for longer than their `ledger_ttl`."""
     objects: int = 0
-    """Of the store of objects: those of blobs that went, and those that SQL did not know."""
+    """Objects in the store: those of deleted blobs, and those without a row in SQL."""
     held: int = 0
-    """Conversations with expired artifacts that somebody held meanwhile: what expired there is still to be taken."""
+    """Conversations that other transactions held; their expired artifacts are left to a later sweep."""
 
     def __add__(self, other: Swept) -> Swept:
         """Return the sums."""
         return Swept(*map(add, astuple(self), astuple(other)))
 
     def __bool__(self) -> bool:
-        """Tell whether anything went."""
+        """Tell whether anything was deleted."""
         return replace(self, held=0) != Swept()
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A session's row: what was given when it was created."""
+    """A session's row: the values with which it was created."""
 
     row: int
     model: str | None
@@ -94,10 +94,10 @@ def check_id(name: str, value: object) -> str:
         raise InvalidId(
             f"{name}={value[:100]!r}: expected 1 to {ID_BYTES} bytes of UTF-8 without NUL, not {size} bytes"
         )
-    return str.__str__(value)  # whatever a subclass makes of itself
+    return str.__str__(value)  # a plain str, whatever a subclass overrides
 
 
-# Built once: building takes longer than running what it builds.
+# Built once, because building a statement takes longer than running it.
 _OPEN = insert(SessionRow).returning(SessionRow.id)
 _FIND = select(SessionRow.id, SessionRow.model, SessionRow.context_window, SessionRow.policy, SessionRow.tools).where(
     SessionRow.tenant == bindparam("of_tenant"), SessionRow.name == bindparam("named")
@@ -115,7 +115,7 @@ def open_session(
     tools: tuple[str, ...] | None,
     ledger_ttl: timedelta | None,
 ) -> Opened:
-    """Insert a session."""
+    """Insert a session and return it."""
     now = datetime.now(UTC)
     values = {
         "tenant": tenant,
@@ -170,7 +170,7 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
 
 
 def keep(connection: Connection, session_row: int, artifact_row: int) -> bool:
-    """Let an artifact neither expire nor go with its session's end; False if it is gone."""
+    """Keep an artifact: it neither expires nor is deleted when its session ends; False if it is gone."""
     ledger.lock(connection, session_row)
     live = ArtifactRow.id == artifact_row, ArtifactRow.session_id == session_row, store.is_live()
     kept = connection.execute(update(ArtifactRow).where(*live).values(kept=True, ttl_seconds=None, expires_at=None))
@@ -178,7 +178,7 @@ def keep(connection: Connection, session_row: int, artifact_row: int) -> bool:
 
 
 def delete_artifact(connection: Connection, session_row: int, artifact_row: int) -> bool:
-    """Delete an artifact and the names that mean it, and its bytes if nothing else has them; False if it is gone."""
+    """Delete an artifact with its variables, and its bytes if no other artifact has them; False if it is gone."""
     connection.execute(select(SessionRow.id).where(SessionRow.id == session_row).with_for_update())
     here = ArtifactRow.id == artifact_row, ArtifactRow.session_id == session_row
     found = connection.execute(
@@ -190,7 +190,7 @@ def delete_artifact(connection: Connection, session_row: int, artifact_row: int)
         connection.execute(delete(table).where(table.session_id == session_row, table.artifact_id == artifact_row))
     refers = LedgerRow.session_id == session_row, LedgerRow.artifact_id == artifact_row
     connection.execute(update(LedgerRow).where(*refers).values(artifact_id=None))
-    if found.origin == "output":  # made again by the same call, it is stored again
+    if found.origin == "output":  # so that the same call, made again, stores its output again
         made = LedgerRow.session_id == session_row, LedgerRow.step == found.step, LedgerRow.kind == "output"
         connection.execute(update(LedgerRow).where(*made).values(call_digest=None))
     connection.execute(delete(ArtifactRow).where(*here))
@@ -200,7 +200,7 @@ def delete_artifact(connection: Connection, session_row: int, artifact_row: int)
 
 
 def end(connection: Connection, session_row: int) -> None:
-    """Let a session take nothing more in; `clearing` deletes its artifacts, but for those that are kept, and its variables.
+    """End a session: it accepts nothing more, and `clearing` deletes its variables and its artifacts, except kept ones.
 
     Its ledger stays.
     """
@@ -210,12 +210,12 @@ def end(connection: Connection, session_row: int) -> None:
 
 
 def sweep(write: clearing.Write, grace: timedelta = GRACE) -> Swept:
-    """Take what has expired and what nothing needs, all of it, a batch and a short transaction at a time."""
+    """Delete everything that has expired or that nothing needs, in batches and short transactions."""
     total, held = Swept(), set[int]()
 
     def paced(work: Callable[[Connection], Any]) -> Any:
         done = write(work)
-        if done and done != (0, 0):  # what found nothing held nobody up
+        if done and done != (0, 0):  # no pause after work that found nothing: it blocked nobody
             time.sleep(clearing.PAUSE_SECONDS)
         return done
 
@@ -227,10 +227,10 @@ def sweep(write: clearing.Write, grace: timedelta = GRACE) -> Swept:
 
 
 def sweep_batch(write: clearing.Write, grace: timedelta = GRACE, held: set[int] | None = None) -> tuple[Swept, bool]:
-    """Take a batch of each kind and tell whether there may be more.
+    """Delete a batch of each kind and tell whether there may be more.
 
-    What another process holds is left to it, so that any number may sweep at once. Sessions that somebody holds are added
-    to `held`, and passed over from then on.
+    Rows locked by other processes are skipped, so that any number of processes can sweep at once. Sessions that others hold
+    are added to `held`, and skipped from then on.
     """
     past = set[int]() if held is None else held
     before = len(past)
@@ -245,7 +245,7 @@ def sweep_batch(write: clearing.Write, grace: timedelta = GRACE, held: set[int] 
 
 
 def expire(connection: Connection, session_row: int, artifact_rows: Collection[int]) -> None:
-    """Turn those of some of a session's artifacts that have expired into tombstones, under its lock."""
+    """Turn the expired ones of some artifacts of a session into tombstones, under the session's lock."""
     ledger.lock(connection, session_row)
     tombstones.expire(connection, artifact_rows)
 
@@ -261,7 +261,7 @@ def _expire_artifacts(connection: Connection, held: set[int]) -> tuple[int, int]
     return tombstones.expire(connection, [row for row, session in found if session in ours])
 
 
-# The latest of the last ones: the clock of whoever took the very last may have been behind.
+# The latest time of the last steps, not the time of the last one: the clock of the machine that took that may be behind.
 _USED = tuple(
     select(table.created_at).where(table.session_id == bindparam("of_session")).order_by(order.desc()).limit(MOST_USES)
     for table, order in ((LedgerRow, LedgerRow.step), (ItemRow, ItemRow.id))
@@ -269,7 +269,7 @@ _USED = tuple(
 
 
 def _expire_sessions(connection: Connection) -> int:
-    """Delete idle sessions; those that were found busy are looked at again when they may be idle."""
+    """Delete idle sessions; for those still in use, set the time of the next check."""
     now = datetime.now(UTC)
     due = select(SessionRow.id, SessionRow.created_at, SessionRow.ledger_seconds).where(
         SessionRow.expires_at <= now, ~SessionRow.is_deleted

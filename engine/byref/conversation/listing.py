@@ -1,4 +1,4 @@
-"""Lists of conversations and of tenants, with what each has stored and used: a page at a time."""
+"""List conversations and tenants, a page at a time, with the sums of their stored bytes and usage."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class SessionInfo:
     created_at: datetime
     ended_at: datetime | None
     stored_bytes: int = 0
-    """What counts for `max_session_bytes`: payloads as they came, each once, and what code keeps beside them."""
+    """The bytes that count for `max_session_bytes`: payloads before compression, each once, and values kept by code."""
     input_tokens: int | None = None
     output_tokens: int | None = None
     tokens: int = 0
     tokens_saved: int = 0
     cost: Decimal | None = None
-    """US dollars of all requests whose price is known; None where there is none."""
+    """US dollars of all requests whose price is known; None if there is no such request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class TenantInfo:
     sessions: int
     steps: int
     created_at: datetime
-    """Of its first session."""
+    """When its first session was created."""
     stored_bytes: int
-    """What counts for `max_tenant_bytes`: what its sessions share counts once."""
+    """The bytes that count for `max_tenant_bytes`; payloads shared by several sessions count once."""
     input_tokens: int | None
     output_tokens: int | None
     tokens: int
@@ -75,9 +75,9 @@ def sessions(
     after: tuple[str, str] | None = None,
     limit: int | None = None,
 ) -> list[SessionInfo] | None:
-    """Return the sessions of a tenant, or with None of all, oldest first; with `name` that one alone.
+    """Return the sessions of a tenant, or of all tenants (None), oldest first; with `name` only that one.
 
-    A page has those behind the one of the tenant and the name `after`, which has to be there: else None.
+    A page begins after the session `after` = (tenant, name); None if that does not exist.
     """
     here = [
         column == value for column, value in ((SessionRow.tenant, tenant), (SessionRow.name, name)) if value is not None
@@ -129,7 +129,7 @@ def sessions(
 def tenants(
     connection: Connection, name: str | None = None, *, after: str | None = None, limit: int | None = None
 ) -> list[TenantInfo]:
-    """Return the tenants that have sessions, by name, those behind `after`, at most `limit`; with `name` that one alone."""
+    """Return at most `limit` tenants with sessions, sorted by name, after the tenant `after`; with `name` only that one."""
     chosen = None if limit is None else list(islice(_names(connection, after), limit))
     if name is not None:
         chosen = [name]
@@ -164,7 +164,7 @@ def tenants(
 
 
 def _names(connection: Connection, after: str | None) -> Iterator[str]:
-    """The tenants that have sessions, by name, each by one look-up: of one there may be any number of sessions."""
+    """Yield the tenants with sessions by name. Each is one look-up, because a tenant may have any number of sessions."""
     while True:
         behind = [] if after is None else [SessionRow.tenant > after]
         after = connection.execute(select(func.min(SessionRow.tenant)).where(*behind, ~SessionRow.is_deleted)).scalar()
@@ -177,11 +177,11 @@ _SUMMED = {"input_tokens": "usage", "output_tokens": "usage", "cost_nanos": "usa
     "tokens": "output",
     "original_tokens": "output",
 }
-"""Of which kind of steps the numbers are that a listing shows: usage as the providers counted it, outputs by our count."""
+"""The numbers that a listing sums, and the kind of step that has each: usage by the providers' counts, outputs by ours."""
 
 
 def _ledger_sums(connection: Connection, whose: Any, which: Sequence[ColumnElement[bool]]) -> tuple[Any, Any]:
-    """The ledger's sums for each of `whose`: those that sessions keep, and those of the steps since."""
+    """Select the ledger's sums grouped by `whose`: the sums kept by sessions, and the sums of the steps since."""
     is_text = connection.dialect.name == "sqlite"
     totals: Any = type_coerce(SessionRow.totals, JSON) if is_text else cast(SessionRow.totals, JSON)
     kept = (
@@ -203,14 +203,14 @@ def _ledger_sums(connection: Connection, whose: Any, which: Sequence[ColumnEleme
 
 
 def _bytes_of(whose: Any, size: Any, *which: ColumnElement[bool]) -> Any:
-    """The sum of sizes for each of `whose`."""
+    """Select the sum of sizes grouped by `whose`."""
     return select(whose.label("whose"), func.sum(size).label("size")).where(*which).group_by(whose).subquery()
 
 
 def _with_sums(query: Any, own: Any, payloads: Any, names: Any, kept: Any, since: Any) -> Any:
-    """A query whose rows are `own`, with their sums beside: bytes that are stored, and those of the ledger.
+    """Add the sums of stored bytes and of the ledger to a query, joined by the column `own`.
 
-    Of the ledger NULL where neither what is kept nor what came since has any.
+    A sum of the ledger is NULL if neither the kept sums nor the steps since have the number.
     """
     for sums in (payloads, names, kept, since):
         query = query.outerjoin(sums, sums.c.whose == own)
@@ -222,7 +222,7 @@ def _with_sums(query: Any, own: Any, payloads: Any, names: Any, kept: Any, since
 
 
 def _read_sums(row: Any) -> tuple[int | None, int | None, int, int, Decimal | None]:
-    """Input, output, tokens read, tokens saved and cost of a row of `_with_sums`, whose numbers may be a database's decimals."""
+    """Return (input, output, tokens read, tokens saved, cost) of a row of `_with_sums`, whose numbers may be decimals."""
     given, made = (None if value is None else int(value) for value in (row.input_tokens, row.output_tokens))
     read, came = int(row.tokens or 0), int(row.original_tokens or 0)
     cost = None if row.cost_nanos is None else Decimal(int(row.cost_nanos)) / ledger.NANOS

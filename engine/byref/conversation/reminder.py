@@ -1,4 +1,4 @@
-"""What data a conversation still has, for the model after a compaction: newest first, within a bound."""
+"""Remind the model after a compaction of the data that the conversation has: newest first, in a limited number of tokens."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from byref.errors import ConfigurationError, shown
 from byref.policy import checks
 
 LEAST_TOKENS = 50
-"""A smaller bound may not even hold that there is data."""
+"""Smallest limit: fewer tokens may not even suffice to say that there is data."""
 _LINE_TOKENS = 4
-"""The least that a line takes: a dash, a name, a colon and a shape."""
+"""Fewest tokens of a line: a dash, a name, a colon and a shape."""
 _NAME_CHARS = 100
 _SHAPE_CHARS = 200
 _BARE = "Data of this conversation:"
 
 
 def reminder(scope: Scope, max_tokens: int) -> str:
-    """Return names and shapes of variables, and names or ids, sizes and origins of the artifacts behind none of them.
+    """Return names and shapes of variables, and names or ids, sizes and origins of artifacts without a variable.
 
     Raises:
         ConfigurationError: `max_tokens` is no whole number from `LEAST_TOKENS` on.
@@ -42,7 +42,7 @@ def reminder(scope: Scope, max_tokens: int) -> str:
 
 
 def _fitted(scope: Scope, head: str, lines: list[str], total: Counted, most: int) -> str:
-    """A heading and as many lines as fit under it; empty where none does."""
+    """Return a heading and as many lines as fit; empty if not even one line fits."""
     shown, room = 0, most - scope.count(head)
     for line in lines:
         room -= scope.count(line) + 1
@@ -60,7 +60,7 @@ def _text(head: str, lines: list[str], total: Counted) -> str:
 
 
 def _lines(connection: Connection, scope: Scope, most: int) -> tuple[list[str], Counted]:
-    """The newest lines, of which no more than `most` can be shown, and how many there are."""
+    """Return the newest lines, at most as many as can fit into `most` tokens, and how many there are in all."""
     lines_that_fit = most // _LINE_TOKENS
     named, names = variables.newest(connection, scope.row, lines_that_fit)
     kept, others = listing.newest_unbound(connection, scope.row, lines_that_fit)
@@ -71,7 +71,7 @@ def _lines(connection: Connection, scope: Scope, most: int) -> tuple[list[str], 
 
 
 def _tools(connection: Connection, session_row: int, steps: set[int]) -> dict[int, str]:
-    """The tools of steps."""
+    """Return the tools of some steps by step."""
     row = LedgerRow
     found: dict[int, str] = {}
     for some in store.batched(steps):
@@ -81,7 +81,7 @@ def _tools(connection: Connection, session_row: int, steps: set[int]) -> dict[in
 
 
 def _described(artifact: listing.Unbound, tools: Mapping[int, str]) -> str:
-    """What an artifact is called and is; its id where its name is none that can be shown whole."""
+    """Describe an artifact in a line, with its id if its name is missing, too long or not printable."""
     name = artifact.name
     called = name if name and len(name) <= _NAME_CHARS and name.isprintable() else artifact.id
     shape = json.loads(artifact.shape)

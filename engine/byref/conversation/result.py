@@ -1,4 +1,4 @@
-"""What a session answers with, and how it becomes a message of each provider."""
+"""The results and replies of a session, and their messages in each provider's format."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemin
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one tool output."""
+    """The result of processing one tool output."""
 
     content: str | list[Any]
-    """What the model reads: text, or content blocks where the tool returned some and not all of them became one text."""
+    """The content for the model: text, or content blocks if the tool returned some and they did not all become one text."""
     route: Route
     """inline, variables, artifact, truncate, wholesale or placeholder: a str"""
     reason: str
-    """Which rule decided: see `byref.policy.gates.Reason`."""
+    """The rule that decided: see `byref.policy.gates.Reason`."""
     step: int | None
-    """Its place in the ledger; None where the database was away."""
+    """The number of its step in the ledger; None if the database was away."""
     envelope: dict[str, Any] | None
-    """What `content`, or the largest block of it, is the JSON text of, on the routes variables and artifact."""
+    """On the routes variables and artifact: the object whose JSON text is `content`, or the largest block of `content`."""
     artifacts: list[Artifact]
     variables: list[Variable]
     tokens: int
     original_tokens: int
     is_error: bool = False
     instructions: str | None = None
-    """For a system message, where the tool may instruct the model: see `Policy.trusted_instructions`."""
+    """Text for a system message, if the tool may instruct the model: see `Policy.trusted_instructions`."""
     tool: str = field(default="", repr=False)
 
     @property
@@ -50,16 +50,16 @@ class Result:
         return rendering.as_text(self.content)
 
     def message(self, format: Format, call_id: str) -> dict[str, Any]:
-        """Return the tool result as the provider's API takes it."""
+        """Return the tool result in the form of the provider's API."""
         return message(format, self.content, call_id, is_error=self.is_error, tool=self.tool)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolReply:
-    """What one of the session's own tools answered."""
+    """The answer of one of the session's own tools."""
 
     content: str | list[Any]
-    """Text, or content blocks where an image or a document was asked for."""
+    """Text, or content blocks if an image or a document was asked for."""
     is_error: bool
     step: int | None = None
     tokens: int = 0
@@ -67,7 +67,7 @@ class ToolReply:
 
     @property
     def instructions(self) -> None:
-        """A reply carries none; so that hosts may treat results and replies alike."""
+        """Always None; it exists so that hosts can treat results and replies alike."""
 
     @property
     def text(self) -> str:
@@ -75,12 +75,12 @@ class ToolReply:
         return rendering.as_text(self.content)
 
     def message(self, format: Format, call_id: str) -> dict[str, Any]:
-        """Return the reply as the provider's API takes it."""
+        """Return the reply in the form of the provider's API."""
         return message(format, self.content, call_id, is_error=self.is_error, tool=self.tool)
 
 
 def message(format: Format, content: str | list[Any], call_id: str, *, is_error: bool, tool: str) -> dict[str, Any]:
-    """Return a tool result as a provider's API takes it; lone surrogates, which no API takes, as U+FFFD."""
+    """Return a tool result in the form of a provider's API, with lone surrogates, which no API accepts, as U+FFFD."""
     if format not in FORMATS:
         raise ConfigurationError(f"format={format!r}: expected one of {list(FORMATS)}")
     body = sendable(rendering.render(content, format))
@@ -105,7 +105,7 @@ def message(format: Format, content: str | list[Any], call_id: str, *, is_error:
 
 
 def sendable(value: Any) -> Any:
-    """Return a value with U+FFFD for the lone surrogates in its texts and its keys, which no API takes."""
+    """Return a value with U+FFFD for lone surrogates in its texts and keys, because no API accepts them."""
     if isinstance(value, str):
         return without_surrogates(value)
     if isinstance(value, dict):

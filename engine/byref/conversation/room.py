@@ -1,4 +1,4 @@
-"""Room: whether payloads fit what a session and its tenant may store, before they are staged and once more at the commit."""
+"""Check payloads against the quotas of a session and its tenant: before they are staged, and again at the commit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from byref.stores.frames import line_count
 
 
 def excess(scope: Scope, adding: Mapping[bytes, int], kept: int | None = None) -> Excess | None:
-    """Return the quota that storing payloads, given as sizes by digest, would pass now; nothing is read where there is none.
+    """Return the quota that storing payloads (size by digest) would exceed now, or None; reads nothing if no quota is near.
 
-    `kept`: the bytes that the session's row keeps, of payloads that are written where it is asked once more.
+    `kept` is the sum in the session's row. Give it only if the quota is checked again when the payloads are written.
     """
     if not adding or quotas.is_far(scope.policy, kept, adding):
         return None
@@ -33,7 +33,7 @@ def excess(scope: Scope, adding: Mapping[bytes, int], kept: int | None = None) -
 
 
 def check(scope: Scope, adding: Mapping[bytes, int]) -> None:
-    """Raise QuotaExceeded where `excess` finds one, or a payload is larger than any may be."""
+    """Raise QuotaExceeded if `excess` finds a quota, or a payload is larger than `max_artifact_bytes`."""
     if found := quotas.too_large(scope.policy, max(adding.values(), default=0), owner_of(scope)) or excess(
         scope, adding
     ):
@@ -43,20 +43,20 @@ def check(scope: Scope, adding: Mapping[bytes, int]) -> None:
 def excess_within(
     connection: Connection, scope: Scope, adding: Mapping[bytes, int], kept: Bytes | None = None
 ) -> Excess | None:
-    """As `excess`, under the session's lock; `kept` is what its row keeps, if that is known already."""
+    """Do what `excess` does under the session's lock; `kept` is the sum in its row, if the caller knows it."""
     return quotas.excess(connection, scope.policy, owner_of(scope), adding, is_locked=True, kept=kept)
 
 
 def check_within(connection: Connection, scope: Scope, adding: Mapping[bytes, int]) -> None:
-    """Raise QuotaExceeded where there is an excess, under the session's lock."""
+    """Raise QuotaExceeded if storing payloads would exceed a quota; the caller holds the session's lock."""
     if found := excess_within(connection, scope, adding):
         raise QuotaExceeded(str(found))
 
 
 def stage(scope: Scope, data: bytes, content_type: str, beside: Mapping[bytes, int] | None = None) -> Staged:
-    """Write bytes where nobody sees them yet; QuotaExceeded if there is no room for them.
+    """Stage bytes as an unpublished blob; QuotaExceeded if there is no room for them.
 
-    `beside` are sizes, by digest, of what will be stored with them.
+    `beside` has the sizes, by digest, of other payloads that will be stored with them.
     """
     digest = digest_of(data)
     check(scope, {**(beside or {}), digest: len(data)})
@@ -64,5 +64,5 @@ def stage(scope: Scope, data: bytes, content_type: str, beside: Mapping[bytes, i
 
 
 def owner_of(scope: Scope) -> Owner:
-    """Return whose quotas a scope's payloads count for."""
+    """Return the session and tenant for whose quotas a scope's payloads count."""
     return Owner(scope.tenant, scope.name, scope.row)

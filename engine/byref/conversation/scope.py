@@ -1,4 +1,4 @@
-"""What work within one session needs: its database, its policy, its counter."""
+"""The context of work within one session: its database, its policy, its counter."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ T = TypeVar("T")
 
 
 class AsyncHost(ABC):
-    """A host's transaction on an event loop, which the threads that work for its calls reach through this.
+    """Gives the threads that work for asynchronous calls access to a host's transaction on an event loop.
 
-    Methods are called from such a thread, never from the event loop's own, which they would block. The transaction is the
-    host's: nothing here begins, commits or closes it. Whatever a callback raises, the method raises too.
+    Methods are called from such a thread, never from the event loop's own, which they would block. The transaction belongs
+    to the host: nothing here begins, commits or closes it. If a callback raises, the method raises the same exception.
     """
 
     @abstractmethod
     def run(self, unit: Callable[[HostSession | Connection], T]) -> T:
         """Run a unit of work on the event loop, with the host's Session or Connection, and return what it returns.
 
-        Units of one transaction run one at a time. The unit sends statements and computes little, for the loop waits for
-        it. ConfigurationError where this thread works for no call of this transaction.
+        Units of one transaction run one at a time. A unit should send statements and compute little, because the loop waits
+        for it. ConfigurationError if this thread works for no call of this transaction.
         """
 
     @abstractmethod
     def compute(self, work: Callable[[], T]) -> T:
-        """Run work that takes time and no connection: called within a unit, it is done on the thread that sent the unit."""
+        """Run work that takes time but needs no connection: called within a unit, it runs on the thread that sent the unit."""
 
     @abstractmethod
     def on_leave(self, work: Callable[[], None]) -> None:
-        """Have `work` done, on some thread and in units of its own, if the call of this thread is cancelled before its end."""
+        """Have `work` done, on some thread and in its own units, if the call of this thread is cancelled."""
 
 
 Host = HostSession | Connection | AsyncHost
@@ -71,26 +71,26 @@ NO_ROW: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One session as the layers below `Session` see it; a handle's own overrides applied."""
+    """One session as the layers below `Session` see it, with the overrides of its handle applied."""
 
     database: Database
     host: Host | None
-    """The host's transaction, joined by every commit; None: transactions of our own."""
+    """The host's transaction, which every commit joins; None: byref uses its own transactions."""
     sandbox: Interpreter | None
     counter: TokenCounter
     models: Models
     tenant: str
     name: str
     row: int
-    """Of the database; `NO_ROW` of a conversation that could not be opened, or has ended."""
+    """The session's row id; `NO_ROW` for a conversation that could not be opened, or has ended."""
     model: str | None
     window: int
     policy: Policy
     tools: tuple[str, ...]
     uses: Uses | None = field(default=None, compare=False)
-    """The engine's: what was used of any session and is to be written."""
+    """The engine's noted uses of artifacts that wait to be written."""
     objects: BlobStore | None = None
-    """Where payloads are written to; None: into SQL."""
+    """The store to which payloads are written; None: they are written to SQL."""
     telemetry: Telemetry = field(default_factory=Telemetry, compare=False)
 
     @property
@@ -105,19 +105,19 @@ class Scope:
 
     @property
     def reads_paths(self) -> bool:
-        """Whether the model reads payloads where they are kept, with tools of the host's."""
+        """Whether the model can read payloads at their paths, with the host's own tools."""
         return is_model_readable(self.objects)
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a read transaction, within the host's where there is one."""
+        """Run `work` in a read transaction, or in the host's transaction if there is one."""
         return self.database.read(work) if self.host is None else join(self.database, self.host, work)
 
     def ask(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` of one statement that reads, within the host's transaction where there is one."""
+        """Run `work` that consists of one reading statement, in the host's transaction if there is one."""
         return self.database.ask(work) if self.host is None else join(self.database, self.host, work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a write transaction: the host's in a SAVEPOINT, or one of our own, retried where that helps.
+        """Run `work` in a write transaction: in a SAVEPOINT of the host's, or in one of byref's own, retried if that helps.
 
         Raises:
             StorageFailure: the database failed, or a constraint refused the work each time.
@@ -128,13 +128,17 @@ class Scope:
         return retried(lambda unit: join(self.database, host, unit), work)
 
     def stage(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a transaction of its own; in the host's on SQLite, with its one writer, and where it sees no other."""
+        """Run `work` in its own transaction, or in the host's if necessary.
+
+        That is necessary on SQLite, whose one writer the host's transaction may be, and if the host's transaction keeps a
+        snapshot, in which it would not see what another transaction has staged.
+        """
         if self._stages_in_the_hosts():
             return self.write(work)
         return retried(self.database.write, work, races=1)
 
     def on_leave(self, undo: Callable[[Connection], object]) -> None:
-        """Have what is staged in a host's transaction undone there if the caller of an asynchronous call leaves."""
+        """If staging uses a host's transaction on an event loop, have `undo` run there if the call is cancelled."""
         if isinstance(self.host, AsyncHost) and self._stages_in_the_hosts():
 
             def work() -> None:
@@ -143,7 +147,7 @@ class Scope:
             self.host.on_leave(work)
 
     def apart(self, work: Callable[[Connection], T]) -> T | None:
-        """Run `work` in a transaction of its own, when the host's is out of reach; not on SQLite, where that one is in the way."""
+        """Run `work` in its own transaction when the host's is out of reach; None on SQLite, where the host's would block it."""
         return None if self.database.dialect == "sqlite" else retried(self.database.write, work, races=1)
 
     def _stages_in_the_hosts(self) -> bool:
@@ -152,7 +156,7 @@ class Scope:
         )
 
     def compute(self, work: Callable[[], T]) -> T:
-        """Run what a unit of work computes without its connection; where that would keep an event loop, elsewhere."""
+        """Run a computation of a unit that needs no connection; on another thread if it would block an event loop."""
         return self.host.compute(work) if isinstance(self.host, AsyncHost) else work()
 
     def count(self, text: str, kind: Kind = "text") -> int:
@@ -173,7 +177,7 @@ class Scope:
         origin: str,
         public_id: str | None = None,
     ) -> Artifact:
-        """Make an artifact of the session of a published blob: the one place where rows of artifacts come to be."""
+        """Insert an artifact of a published blob into the session; all rows of artifacts are inserted here."""
         where: Any = {"tenant": self.tenant, "session_row": self.row, "ttl": self.policy.ttl, "public_id": public_id}
         return store.publish(connection, self.source, blob, about, step=step, origin=origin, **where)
 

@@ -1,4 +1,4 @@
-"""The spans and metrics of a session's work: one function for each kind of it."""
+"""Spans and metrics of a session's work: one function for each kind of work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from byref.usage import Usage
 from byref_sandbox import Outcome
 
 _UNKNOWN_TOOL = "_OTHER"
-"""In a metric, for what a model calls and nobody offered: it may write any name."""
+"""Stands in metrics for tools that do not exist: a model may write any name, and metrics need few different ones."""
 
 
 def process(scope: Scope, tool: str, call_id: str | None, arguments: object, work: Callable[[], Result]) -> Result:
