@@ -100,7 +100,7 @@ def test_with_every_gate_open_everything_fits() -> None:
     assert headroom(Policy(**OPEN), tokens=10**15, context=10**15, window=1).fits
 
 
-# Where knobs disagree, one of them wins: docs/ledger.md has this table.
+# Where knobs disagree, one of them wins: docs/policy.md has this table.
 CONFLICTS: dict[str, tuple[dict[str, Any], int, int, str]] = {
     "switched off beats an error": ({"enabled": False, "is_error": True}, 10**9, 10**9, "disabled"),
     "switched off beats every limit": ({"enabled": False, "max_result_tokens": 1}, 10**9, 10**9, "disabled"),

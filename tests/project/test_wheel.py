@@ -138,7 +138,7 @@ def test_the_tables_go_again(byref: Byref) -> None:
     assert byref(*database, "db", "current").stdout == "none\n"
     assert byref(*database, "db", "upgrade").returncode == 0
     assert "0001" in byref("db", "history").stdout
-    assert byref(*database, "db", "downgrade", "base").stdout == "none\n"
+    assert byref(*database, "db", "downgrade", "base", "--yes").stdout == "none\n"
 
 
 @pytest.mark.slow

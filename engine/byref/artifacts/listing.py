@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -10,13 +9,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Text, bindparam, exists, func, or_, select, text, tuple_, type_coerce
 
 from byref.artifacts.counted import MOST_COUNTED, Counted
-from byref.artifacts.store import batched, is_live
+from byref.artifacts.store import ID, batched, is_live
 from byref.db.tables import CAME, WAS_MADE, ArtifactRow, EscapedText, VariableRow
 
 MOST_BY_AGE = 200
 """Up to this many artifacts with a prefix are sorted by age; more are listed in the order of an index."""
-ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
-"""Matches an artifact's id or pointer."""
 
 
 class Listed(NamedTuple):

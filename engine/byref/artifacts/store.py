@@ -44,7 +44,8 @@ MAX_FILES_LOOKED_AT = 500
 MANY = 500
 """Most parameters of one statement, which every database accepts; longer lists are split."""
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-_ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
+ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
+"""Matches an artifact's id or pointer."""
 
 T = TypeVar("T")
 
@@ -168,7 +169,7 @@ class Description:
 
 def is_id(value: str) -> bool:
     """Tell whether a key has the form of an id or a pointer."""
-    return _ID.fullmatch(value) is not None
+    return ID.fullmatch(value) is not None
 
 
 def is_pointer(value: object) -> bool:
@@ -331,7 +332,7 @@ def by_row_ids(connection: Connection, source: Source, session_row: int, ids: Co
 
 def by_ids(connection: Connection, source: Source, session_row: int, keys: Collection[str]) -> dict[str, Artifact]:
     """Return the session's artifacts for the keys that are ids or pointers, by key."""
-    given = {key: "art_" + match[1] for key in keys if (match := _ID.fullmatch(key))}
+    given = {key: "art_" + match[1] for key in keys if (match := ID.fullmatch(key))}
     found: dict[str, Artifact] = {}
     for some in batched(set(given.values())):
         rows = connection.execute(_LIVE_IDS, {**_now_of(session_row), "ids": some}).all()

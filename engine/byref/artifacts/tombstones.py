@@ -7,7 +7,6 @@ finds both: expired rows and tombstones.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
@@ -30,7 +29,6 @@ GONE = "the stored data is gone or damaged"
 _SHAPE_CHARS = 300
 _LONGEST = 1_000
 """Longest name, in characters, that is searched for."""
-_ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class Tombstone:
     def answers_to(self, key: str) -> bool:
         """Tell whether the artifact had that id, pointer, variable (with or without `$`) or name."""
         bare = _bare(key)
-        alias = _ALIAS.match(bare)
+        alias = variables.ALIAS.match(bare)
         if alias and self.origin == "output" and self.variables:
             return self.step == int(alias[1])
         return bare == self.id or bare in self.variables or bare == self.name
@@ -103,7 +101,7 @@ class _Called(NamedTuple):
     @classmethod
     def of(cls, keys: Collection[str]) -> _Called:
         bare = {_bare(key) for key in keys}
-        steps = {int(alias[1]) for name in bare if (alias := _ALIAS.match(name))}
+        steps = {int(alias[1]) for name in bare if (alias := variables.ALIAS.match(name))}
         names = {name for name in bare if len(name) <= _LONGEST}
         return cls({name for name in bare if store.is_id(name)}, names, set(filter(variables.is_name, bare)), steps)
 

@@ -45,7 +45,8 @@ _MOST_GIVEN = 10_000
 """Most names whose last number this process remembers."""
 LATEST = 50
 """Newest variables of each origin among which an error looks for similar names, so that it takes only a few milliseconds."""
-_ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
+ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
+"""Matches the name that every step's variable also has: `var_step_7`."""
 
 Path = tuple[str, ...]
 
@@ -124,7 +125,7 @@ def identifier(text: str) -> str:
         return "value"
     if not name.isidentifier():
         name = f"v_{name}"
-    return f"{name}_" if name in _RESERVED or _ALIAS.match(name) else name
+    return f"{name}_" if name in _RESERVED or ALIAS.match(name) else name
 
 
 def is_name(text: str) -> bool:
@@ -134,7 +135,7 @@ def is_name(text: str) -> bool:
 
 def is_bindable(name: str) -> bool:
     """Tell whether a name that code assigned can be kept: it is short enough, and no alias such as `var_step_3`."""
-    return len(name) <= NAME_CHARS and name.isidentifier() and not _ALIAS.match(name)
+    return len(name) <= NAME_CHARS and name.isidentifier() and not ALIAS.match(name)
 
 
 _NAMED = select(VariableRow.name).where(VariableRow.session_id == bindparam("of_session"))
@@ -298,7 +299,7 @@ def find(
     `artifacts` has all artifacts that the variables may need, by row id, if the caller knows them already.
     """
     bare = {name: bare for name in names if is_name(bare := name.removeprefix("$"))}
-    steps = {int(match[1]) for name in bare.values() if (match := _ALIAS.match(name))}
+    steps = {int(match[1]) for name in bare.values() if (match := ALIAS.match(name))}
     if not bare:
         return {}
     rows = [
@@ -315,7 +316,7 @@ def find(
     wholes = {v.step: v for v in reversed(by_name.values()) if not v.path and v.origin == "output"}
     found = {}
     for given, name in bare.items():
-        alias = _ALIAS.match(name)
+        alias = ALIAS.match(name)
         variable = wholes.get(int(alias[1])) if alias else by_name.get(name)
         if variable is not None:
             found[given] = variable

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from byref.accounting.ledger import Entry
-from byref.artifacts import listing, variables
+from byref.artifacts import store, variables
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
 from byref.cli import opening, output
@@ -187,7 +187,7 @@ def _note_more(options: Namespace, last: str | int, whose: str = "") -> None:
 
 def _page(session: Session, after: str | None, limit: int | None) -> tuple[list[Variable], list[Artifact]]:
     """Return a page of variables and then artifacts, after the variable or artifact `after`."""
-    if after is not None and listing.ID.fullmatch(after):
+    if after is not None and store.is_id(after):
         return [], session.artifacts(after=after, limit=limit)
     bound = session.variables(after=after, limit=limit)
     left = None if limit is None else limit - len(bound)
