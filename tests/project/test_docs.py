@@ -42,7 +42,7 @@ def test_each_public_name_is_in_the_reference(site: Path) -> None:
 
 def test_the_reference_says_what_docstrings_say(site: Path) -> None:
     page = unescape(re.sub("<[^>]+>", "", (site / "reference.html").read_text()))
-    assert "When it goes, unless it is used before; None: with its session." in page, (
+    assert "When it expires, unless it is used before; None: with its session." in page, (
         "it is not taken apart at the colon"
     )
     assert "Bases: object" not in page and "Bases: ByrefError" in page
