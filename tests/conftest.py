@@ -167,6 +167,16 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+CALLS = sys.getrecursionlimit()
+
+
+@pytest.fixture(autouse=True)
+def recursion_limit() -> Iterator[None]:
+    """Put back the limit of calls, which code that is run in this process may set: how deep a value may be depends on it."""
+    yield
+    sys.setrecursionlimit(CALLS)
+
+
 @pytest.fixture(scope="session")
 def postgres_server(testrun_uid: str) -> Iterator[str]:
     """The URL of a PostgreSQL that all workers of this run share; the last one to leave stops and deletes it."""

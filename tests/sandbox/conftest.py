@@ -39,11 +39,3 @@ def breakable(lasting_breakable: Sandbox) -> Sandbox:
     with lasting_breakable._lock:
         lasting_breakable._forget_sessions()
     return lasting_breakable.start()
-
-
-@pytest.fixture(autouse=True)
-def recursion_limit() -> Iterator[None]:
-    """Put back the limit of calls that code run in this very process may have set: decoders use all of it."""
-    before = sys.getrecursionlimit()
-    yield
-    sys.setrecursionlimit(before)
