@@ -7,6 +7,13 @@ so that its search by lines has lines. For each envelope the table says whether 
 each column, by a schema or by values; the name of each column; the number of rows; the first and the last record whole; the
 members beside the rows. Two questions follow: one value from the middle, found with each system's own search tool; and the mean
 of a column, for which the model uses the interpreter here, and has to read the whole text again with the others.
+
+Then twenty outputs, most of them files of published packages, with ten questions each that people ask (`benchmarks/envelopes`).
+Each question names the fields that an answer needs. A field counts as shown if a reader of the envelope sees it at its place,
+in a schema, in values or in the text as far as that goes, so that code can reach it; and as shown with an example if a value
+stands there too. All that our envelopes state, types, counts, values, what is left out, is compared with the data. And programs
+that were written from question and envelope alone, without sight of the data, are run; their answers are compared with those
+of other code, written with the data open.
 """
 
 from __future__ import annotations
@@ -15,13 +22,16 @@ import csv
 import io
 import json
 import re
+import statistics
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import byref
 from benchmarks import corpora
+from benchmarks.envelopes import judging, oracle, outputs, truth
 from benchmarks.results import Figure
 from byref.accounting.tokens import EXACT_BYTES, SampledCounter
 
@@ -42,6 +52,11 @@ JSON_TYPES = {
     **dict.fromkeys(("object", "dict"), "object"),
 }
 """What a type is called, there and in Python."""
+OURS: dict[str, byref.Policy | None] = {
+    "ours": None,
+    "ours in the form `variables`": byref.Policy(envelope_form="variables"),
+}
+"""Our default, and the form that shows JSON Schema."""
 CURSOR = "eyJwYWdlIjogMn0"
 
 _counter = SampledCounter()
@@ -57,6 +72,7 @@ def main(short: bool = False) -> Iterator[Figure]:
         for table, column in TABLES.items():
             if table in SHORT_TABLES or not short:
                 yield from _table(session, peers, table, column, _rows(table, files[table]))
+        yield from _outputs(engine, peers, short)
         for peer, _ in peers.values():
             getattr(peer, "close", lambda: None)()
 
@@ -97,19 +113,19 @@ def _table(
     numbers = [row[column] for row in rows if row[column] is not None]
     if str(round(sum(numbers) / len(numbers), 4)) not in str(mean.content):
         raise AssertionError(f"the mean of {column!r} in {table!r} is answered {mean.content!r}")
-    mine = _tokens(ours)
-    asked = _tokens(str(found.content))
-    computed = mine + _tokens(code) + _tokens(str(mean.content))
+    mine = tokens(ours)
+    asked = tokens(str(found.content))
+    computed = mine + tokens(code) + tokens(str(mean.content))
     for name, (peer, given) in peers.items():
         theirs = peer.offload(given(text))
         reply = peer.search(theirs, re.escape(key))
-        about = f"of {_tokens(text):,} tokens of {table}"
+        about = f"of {tokens(text):,} tokens of {table}"
         yield Figure(
             f"envelope {about}",
             mine,
             "tokens",
             f"{name}, envelope",
-            mine / _tokens(theirs),
+            mine / tokens(theirs),
             note=f"ours shows {_shown(ours, rows)}; {name} envelope shows {_shown(theirs, rows)}",
         )
         yield Figure(
@@ -117,7 +133,7 @@ def _table(
             mine + asked,
             "tokens",
             f"{name}",
-            (mine + asked) / (_tokens(theirs) + _tokens(reply)),
+            (mine + asked) / (tokens(theirs) + tokens(reply)),
             note=f"{_answers(str(found.content), key, value)} by our artifact_grep, {_answers(reply, key, value)} by {name} search",
         )
         yield Figure(
@@ -125,8 +141,76 @@ def _table(
             computed,
             "tokens",
             f"{name}, reading it all",
-            computed / (_tokens(theirs) + _tokens(text)),
+            computed / (tokens(theirs) + tokens(text)),
         )
+
+
+def _outputs(engine: byref.Engine, peers: Peers, short: bool) -> Iterator[Figure]:
+    """The twenty outputs with their questions, of each system."""
+    questions = oracle.questions()
+    found: dict[str, list[judging.Judged]] = defaultdict(list)
+    for output in outputs.each(fetch=not short, only=outputs.SHORT if short else outputs.NAMES):
+        if isinstance(output, str):
+            yield Figure("questions", float("nan"), "fields", note=f"left out: {output}")
+            continue
+        asked = questions[output.name]
+        for system, policy in OURS.items():
+            session = engine.session(f"{system}, {output.name}", model="claude-sonnet-5", policy=policy)
+            envelope = str(session.process(output.text, tool=output.tool).content)
+            ours = judging.judged(output, envelope, tokens(envelope), asked)
+            ours.untruths = judging.untruths(output, envelope)
+            if policy is None:
+                truths = truth.answers(output.name, output.source)
+                ours.answers = [*judging.answered(session, output.name, envelope, asked, truths)]
+                yield Figure(
+                    f"questions about {output.name}, of {tokens(output.text):,} tokens",
+                    ours.tokens,
+                    "tokens",
+                    met=None,
+                    note=_judgement(ours),
+                )
+            found[system].append(ours)
+        for name, (peer, given) in peers.items():
+            if output.text[0] in "[{" or given is str:
+                theirs = peer.offload(given(output.text))
+                found[name].append(judging.judged(output, theirs, tokens(theirs), asked))
+    for system, judged in found.items():
+        yield from _summary(system, judged)
+
+
+def _judgement(judged: judging.Judged) -> str:
+    """What one envelope shows, in words."""
+    lacks = [path for one in judged.shown for path in one.missing]
+    words = [f"{judged.placed} of {judged.needed} fields shown, {judged.exemplified} with an example"]
+    words += [f"not shown: {', '.join(dict.fromkeys(lacks))}"] if lacks else []
+    words += [f"untrue: {'; '.join(judged.untruths[:3])}"] if judged.untruths else []
+    words += [f"{judged.answers.count('exact')} of {len(judged.shown)} answers exact"] if judged.answers else []
+    return "; ".join(words)
+
+
+def _summary(system: str, judged: list[judging.Judged]) -> Iterator[Figure]:
+    """The shares of all fields and questions, and the tokens, of one system."""
+    is_new = system == "ours"
+    needed, asked = sum(one.needed for one in judged), sum(len(one.shown) for one in judged)
+    of = f"{system}, {len(judged)} outputs"
+    placed = 100 * sum(one.placed for one in judged) / needed
+    exemplified = 100 * sum(one.exemplified for one in judged) / needed
+    yield Figure(f"needed fields shown at their place: {of}", placed, "%", target=">= 98 %" if is_new else "")
+    yield Figure(f"needed fields shown with an example: {of}", exemplified, "%", target=">= 90 %" if is_new else "")
+    answerable = sum(one.answerable for one in judged)
+    yield Figure(f"questions all of whose fields are shown: {of}", answerable, f"of {asked}")
+    sizes = [one.tokens for one in judged if one.is_json]
+    median = statistics.median(sizes)
+    of = f"{system}, {len(sizes)} outputs of JSON"
+    yield Figure(f"tokens of an envelope, median: {of}", median, "tokens", target="<= 600 tokens" if is_new else "")
+    yield Figure(
+        f"tokens of an envelope, maximum: {of}", max(sizes), "tokens", target="<= 1000 tokens" if is_new else ""
+    )
+    if system in OURS:
+        yield Figure(f"untrue statements: {of}", sum(len(one.untruths) for one in judged), "", target="<= 0 statements")
+    if is_new:
+        exact = sum(one.answers.count("exact") for one in judged)
+        yield Figure(f"questions answered exactly by code written blind: {of}", exact, f"of {asked}")
 
 
 def _rows(table: str, text: str) -> list[dict[str, Any]]:
@@ -217,7 +301,7 @@ def _answers(reply: str, key: str, value: str) -> str:
     return "answered" if key in reply and value.strip('"') in reply else "not answered"
 
 
-def _tokens(text: str) -> int:
-    """Exactly, in parts of what is counted exactly."""
+def tokens(text: str) -> int:
+    """The tokens of a text, exactly, in parts of what is counted exactly."""
     step = EXACT_BYTES // 4
     return sum(_counter.count(text[at : at + step]) for at in range(0, len(text), step))

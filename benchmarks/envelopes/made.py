@@ -121,7 +121,12 @@ def _stamp(at: datetime) -> str:
 def pods() -> object:
     """What `kubectl get pods --all-namespaces --output json` prints."""
     random_ = random.Random(13)
-    return {"apiVersion": "v1", "items": [_pod(random_, number) for number in range(260)], "kind": "List", "metadata": {"resourceVersion": ""}}
+    return {
+        "apiVersion": "v1",
+        "items": [_pod(random_, number) for number in range(260)],
+        "kind": "List",
+        "metadata": {"resourceVersion": ""},
+    }
 
 
 def _pod(random_: random.Random, number: int) -> dict[str, Any]:
@@ -139,8 +144,16 @@ def _pod(random_: random.Random, number: int) -> dict[str, Any]:
             "image": image,
             "imagePullPolicy": "IfNotPresent",
             "name": image.split("/")[-1].split(":")[0],
-            "resources": {"requests": {"cpu": random_.choice(("100m", "250m", "1")), "memory": random_.choice(("128Mi", "512Mi", "2Gi"))}},
-            "env": [{"name": "LOG_LEVEL", "value": random_.choice(("info", "debug"))}, {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+            "resources": {
+                "requests": {
+                    "cpu": random_.choice(("100m", "250m", "1")),
+                    "memory": random_.choice(("128Mi", "512Mi", "2Gi")),
+                }
+            },
+            "env": [
+                {"name": "LOG_LEVEL", "value": random_.choice(("info", "debug"))},
+                {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            ],
             "ports": [{"containerPort": 8080 + place, "protocol": "TCP"}],
         }
         for place, image in enumerate(images)
@@ -148,7 +161,9 @@ def _pod(random_: random.Random, number: int) -> dict[str, Any]:
     if random_.random() < 0.7:
         containers[0]["resources"]["limits"] = {"memory": "4Gi"}
     running: dict[str, Any] = {"running": {"startedAt": started}}
-    waiting: dict[str, Any] = {"waiting": {"reason": random_.choice(("CrashLoopBackOff", "ImagePullBackOff")), "message": "back-off"}}
+    waiting: dict[str, Any] = {
+        "waiting": {"reason": random_.choice(("CrashLoopBackOff", "ImagePullBackOff")), "message": "back-off"}
+    }
     statuses = [
         {
             "name": container["name"],
@@ -164,12 +179,20 @@ def _pod(random_: random.Random, number: int) -> dict[str, Any]:
         "startTime": started,
         "qosClass": random_.choice(("Burstable", "Guaranteed", "BestEffort")),
         "conditions": [
-            {"type": kind, "status": "True" if phase == "Running" else random_.choice(("True", "False")), "lastTransitionTime": started}
+            {
+                "type": kind,
+                "status": "True" if phase == "Running" else random_.choice(("True", "False")),
+                "lastTransitionTime": started,
+            }
             for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
         ],
     }
     if phase != "Pending" or random_.random() < 0.5:
-        status |= {"hostIP": f"10.0.0.{node[-1]}", "podIP": f"10.1.{node[-1]}.{number % 250}", "containerStatuses": statuses}
+        status |= {
+            "hostIP": f"10.0.0.{node[-1]}",
+            "podIP": f"10.1.{node[-1]}.{number % 250}",
+            "containerStatuses": statuses,
+        }
     if phase == "Failed":
         status["reason"] = "Evicted"
     return {
@@ -180,11 +203,34 @@ def _pod(random_: random.Random, number: int) -> dict[str, Any]:
             "namespace": namespace,
             "uid": f"{random_.getrandbits(128):032x}",
             "creationTimestamp": started,
-            "labels": {"app.kubernetes.io/name": app, "pod-template-hash": f"{random_.getrandbits(32):08x}"} | ({"team": random_.choice(("core", "growth"))} if random_.random() < 0.6 else {}),
-            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "8080"} if random_.random() < 0.5 else {},
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": random_.choice(("ReplicaSet", "StatefulSet")), "name": app, "controller": True}],
+            "labels": {"app.kubernetes.io/name": app, "pod-template-hash": f"{random_.getrandbits(32):08x}"}
+            | ({"team": random_.choice(("core", "growth"))} if random_.random() < 0.6 else {}),
+            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "8080"}
+            if random_.random() < 0.5
+            else {},
+            "ownerReferences": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": random_.choice(("ReplicaSet", "StatefulSet")),
+                    "name": app,
+                    "controller": True,
+                }
+            ],
         },
-        "spec": {"nodeName": node, "restartPolicy": "Always", "serviceAccountName": app, "containers": containers, "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}]},
+        "spec": {
+            "nodeName": node,
+            "restartPolicy": "Always",
+            "serviceAccountName": app,
+            "containers": containers,
+            "tolerations": [
+                {
+                    "key": "node.kubernetes.io/not-ready",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                }
+            ],
+        },
         "status": status,
     }
 
@@ -192,7 +238,12 @@ def _pod(random_: random.Random, number: int) -> dict[str, Any]:
 def invoices() -> object:
     """A page of Stripe's invoices, amounts in cents, times in seconds."""
     random_ = random.Random(14)
-    return {"object": "list", "url": "/v1/invoices", "has_more": True, "data": [_invoice(random_, number) for number in range(300)]}
+    return {
+        "object": "list",
+        "url": "/v1/invoices",
+        "has_more": True,
+        "data": [_invoice(random_, number) for number in range(300)],
+    }
 
 
 def _invoice(random_: random.Random, number: int) -> dict[str, Any]:
@@ -203,19 +254,27 @@ def _invoice(random_: random.Random, number: int) -> dict[str, Any]:
     lines = []
     for place in range(random_.choice((1, 1, 2, 3))):
         quantity, price = random_.randint(1, 12), random_.choice((900, 2_900, 9_900, 49_900))
-        lines.append({
-            "id": f"il_{number:04d}{place}",
-            "object": "line_item",
-            "amount": quantity * price,
-            "currency": currency,
-            "description": f"{quantity} × {random_.choice(('Starter', 'Team', 'Business', 'Support'))}",
-            "discountable": True,
-            "metadata": {},
-            "period": {"start": created, "end": created + 2_592_000},
-            "price": {"id": f"price_{price}", "object": "price", "product": f"prod_{random_.choice('ABCD')}", "unit_amount": price, "recurring": {"interval": random_.choice(("month", "year")), "interval_count": 1}},
-            "proration": random_.random() < 0.1,
-            "quantity": quantity,
-        })
+        lines.append(
+            {
+                "id": f"il_{number:04d}{place}",
+                "object": "line_item",
+                "amount": quantity * price,
+                "currency": currency,
+                "description": f"{quantity} × {random_.choice(('Starter', 'Team', 'Business', 'Support'))}",
+                "discountable": True,
+                "metadata": {},
+                "period": {"start": created, "end": created + 2_592_000},
+                "price": {
+                    "id": f"price_{price}",
+                    "object": "price",
+                    "product": f"prod_{random_.choice('ABCD')}",
+                    "unit_amount": price,
+                    "recurring": {"interval": random_.choice(("month", "year")), "interval_count": 1},
+                },
+                "proration": random_.random() < 0.1,
+                "quantity": quantity,
+            }
+        )
     subtotal = sum(line["amount"] for line in lines)
     tax = round(subtotal * 0.19) if currency == "eur" else None
     total = subtotal + (tax or 0)
@@ -232,7 +291,11 @@ def _invoice(random_: random.Random, number: int) -> dict[str, Any]:
         "created": created,
         "currency": currency,
         "customer": f"cus_{customer:04d}",
-        "customer_address": {"city": None, "country": random_.choice(("DE", "FR", "US", "GB")), "postal_code": f"{random_.randint(10_000, 99_999)}"},
+        "customer_address": {
+            "city": None,
+            "country": random_.choice(("DE", "FR", "US", "GB")),
+            "postal_code": f"{random_.randint(10_000, 99_999)}",
+        },
         "customer_email": f"billing{customer}@example.com",
         "customer_name": f"Customer {customer}",
         "discount": {"coupon": {"id": "WELCOME20", "percent_off": 20.0}} if random_.random() < 0.1 else None,
@@ -242,7 +305,11 @@ def _invoice(random_: random.Random, number: int) -> dict[str, Any]:
         "number": f"BR-{number:05d}" if status != "draft" else None,
         "paid": status == "paid",
         "status": status,
-        "status_transitions": {"finalized_at": created + 3600 if status != "draft" else None, "paid_at": created + random_.randint(4_000, 900_000) if status == "paid" else None, "voided_at": None},
+        "status_transitions": {
+            "finalized_at": created + 3600 if status != "draft" else None,
+            "paid_at": created + random_.randint(4_000, 900_000) if status == "paid" else None,
+            "voided_at": None,
+        },
         "subscription": f"sub_{customer:04d}" if random_.random() < 0.8 else None,
         "subtotal": subtotal,
         "tax": tax,
@@ -262,9 +329,30 @@ def streams() -> object:
                 at += random_.randint(10**6, 9 * 10**9)
                 level = random_.choices(("info", "warn", "error"), (85, 10, 5))[0]
                 status = {"info": 200, "warn": 429, "error": random_.choice((500, 502))}[level]
-                values.append([str(at), f'level={level} method={random_.choice(("GET", "POST"))} path=/{app}/{random_.choice(("list", "item", "health"))} status={status} duration={random_.randint(1, 2500)}ms'])
-            result.append({"stream": {"app": app, "pod": f"{app}-{pod}", "namespace": "shop", "cluster": random_.choice(("eu", "us"))}, "values": values})
-    stats = {"summary": {"bytesProcessedPerSecond": 3_507_022, "execTime": 0.0212, "totalEntriesReturned": sum(len(stream["values"]) for stream in result)}}
+                values.append(
+                    [
+                        str(at),
+                        f"level={level} method={random_.choice(('GET', 'POST'))} path=/{app}/{random_.choice(('list', 'item', 'health'))} status={status} duration={random_.randint(1, 2500)}ms",
+                    ]
+                )
+            result.append(
+                {
+                    "stream": {
+                        "app": app,
+                        "pod": f"{app}-{pod}",
+                        "namespace": "shop",
+                        "cluster": random_.choice(("eu", "us")),
+                    },
+                    "values": values,
+                }
+            )
+    stats = {
+        "summary": {
+            "bytesProcessedPerSecond": 3_507_022,
+            "execTime": 0.0212,
+            "totalEntriesReturned": sum(len(stream["values"]) for stream in result),
+        }
+    }
     return {"status": "success", "data": {"resultType": "streams", "result": result, "stats": stats}}
 
 
@@ -278,7 +366,9 @@ def access() -> str:
         page = random_.choice(("/", "/cart", "/login", "/api/items", "/api/items/7", "/static/app.js"))
         status = random_.choices((200, 304, 302, 404, 500), (75, 10, 6, 7, 2))[0]
         agent = random_.choice(("Mozilla/5.0 (X11; Linux x86_64)", "curl/8.9.1", "Googlebot/2.1"))
-        lines.append(f'10.2.{random_.randint(0, 3)}.{random_.randint(1, 40)} - - [{at:%d/%b/%Y:%H:%M:%S} +0000] "{random_.choice(("GET", "GET", "POST"))} {page} HTTP/1.1" {status} {random_.randint(120, 90_000)} "-" "{agent}"')
+        lines.append(
+            f'10.2.{random_.randint(0, 3)}.{random_.randint(1, 40)} - - [{at:%d/%b/%Y:%H:%M:%S} +0000] "{random_.choice(("GET", "GET", "POST"))} {page} HTTP/1.1" {status} {random_.randint(120, 90_000)} "-" "{agent}"'
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -300,7 +390,10 @@ def search(openapi: dict[str, Any]) -> object:
                 "source": {"site": "docs.github.com", "section": operation["x-github"]["category"], "language": "en"},
                 "published": f"{_stamp(START + timedelta(hours=random_.randint(0, 4000)))[:10]}",
                 "tags": sorted({method, *operation["tags"]}),
-                "highlights": {"title": [operation["summary"].split()[0]], "body": [word for word in about.split()[:3]]},
+                "highlights": {
+                    "title": [operation["summary"].split()[0]],
+                    "body": about.split()[:3],
+                },
             }
             if random_.random() < 0.3:
                 result["thumbnail"] = {"width": 120, "height": 80}
@@ -308,4 +401,10 @@ def search(openapi: dict[str, Any]) -> object:
     facets: dict[str, int] = {}
     for result in results:
         facets[result["source"]["section"]] = facets.get(result["source"]["section"], 0) + 1
-    return {"query": "repository", "took_ms": 37, "total": {"value": 10_000, "relation": "gte"}, "results": results, "facets": {"section": [{"value": name, "count": count} for name, count in facets.items()]}}
+    return {
+        "query": "repository",
+        "took_ms": 37,
+        "total": {"value": 10_000, "relation": "gte"},
+        "results": results,
+        "facets": {"section": [{"value": name, "count": count} for name, count in facets.items()]},
+    }

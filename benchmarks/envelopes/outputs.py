@@ -66,7 +66,9 @@ def each(*, fetch: bool, only: tuple[str, ...] = NAMES) -> Iterator[Output | str
         if name in only:
             yield Output(name, tool, _written(make()))
     if "airports" in only:
-        yield Output("airports", "export_airports", dict(corpora.tables())["airports.csv"])
+        yield Output(
+            "airports", "export_airports", next(text for file, text in corpora.tables() if file == "airports.csv")
+        )
     wanted = {_key(corpus): corpus for corpus in (*published.CORPORA, *published.FOR_ENVELOPES)}
     for name, (tool, file) in FILES.items():
         if name in only:

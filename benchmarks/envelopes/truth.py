@@ -43,11 +43,15 @@ def _pulls(source: Any) -> Iterator[object]:
     every = [pull for pulls in by_repo.values() for pull in pulls]
     yield len(every)
     yield {name: sum(pull["state"] == "open" for pull in pulls) for name, pulls in by_repo.items()}
-    yield sorted(pull["number"] for pull in by_repo["octo/api"] if pull["merged_at"] and pull["user"]["login"] == "grace")
+    yield sorted(
+        pull["number"] for pull in by_repo["octo/api"] if pull["merged_at"] and pull["user"]["login"] == "grace"
+    )
     yield _most((pull["user"]["login"] for pull in every), 3)
     yield sum(pull["milestone"] is None for pull in every)
     yield sorted({label["name"] for pull in every for label in pull["labels"]})
-    yield min((_at(pull["closed_at"]) - _at(pull["created_at"])).total_seconds() / 60 for pull in every if pull["closed_at"])
+    yield min(
+        (_at(pull["closed_at"]) - _at(pull["created_at"])).total_seconds() / 60 for pull in every if pull["closed_at"]
+    )
     yield _most(asked["login"] for pull in every for asked in pull["requested_reviewers"])[0]
     yield _counts(pull["base"]["ref"] for pull in every)
     yield sum(pull["draft"] and pull["state"] == "open" and pull["author_association"] == "NONE" for pull in every)
@@ -139,7 +143,11 @@ def _caniuse(source: Any) -> Iterator[object]:
     yield sum(feature["stats"]["safari"].get("17.0", "").startswith("y") for feature in features.values())
     yield sum(len(feature["links"]) for feature in features.values())
     yield _most(feature["parent"] for feature in features.values() if feature["parent"])[0]
-    usage = {(name, version): share for name, agent in source["agents"].items() for version, share in agent["usage_global"].items()}
+    usage = {
+        (name, version): share
+        for name, agent in source["agents"].items()
+        for version, share in agent["usage_global"].items()
+    }
     yield list(max(usage, key=lambda key: usage[key]))
     yield source["statuses"][features["flexbox"]["status"]]
     yield sum(feature["keywords"] == "" for feature in features.values())
@@ -169,7 +177,9 @@ def _compat(source: Any) -> Iterator[object]:
     browsers = source["browsers"]
     yield sorted(browser["name"] for browser in browsers.values())
     yield {key: len(browser["releases"]) for key, browser in browsers.items()}
-    yield next(version for version, release in browsers["firefox"]["releases"].items() if release["status"] == "current")
+    yield next(
+        version for version, release in browsers["firefox"]["releases"].items() if release["status"] == "current"
+    )
     yield browsers["chrome"]["releases"]["100"]["release_date"]
     own = [interface["__compat"] for interface in source["api"].values() if "__compat" in interface]
     yield sum(compat["status"]["deprecated"] for compat in own if "status" in compat)
@@ -268,19 +278,30 @@ def _movies(source: Any) -> Iterator[object]:
     for movie in source:
         if movie["Director"] is not None and movie["IMDB Rating"] is not None:
             ratings[movie["Director"]].append(movie["IMDB Rating"])
-    director, mean = max(((of, statistics.mean(all_)) for of, all_ in ratings.items() if len(all_) >= 5), key=lambda pair: pair[1])
+    director, mean = max(
+        ((of, statistics.mean(all_)) for of, all_ in ratings.items() if len(all_) >= 5), key=lambda pair: pair[1]
+    )
     yield [director, round(mean, 3)]
     yield sum(re.search(r"\b2006$", movie["Release Date"]) is not None for movie in source)
     yield sum(isinstance(movie["Title"], int | float) for movie in source)
     yield max(movie["Running Time min"] for movie in source if movie["Running Time min"] is not None)
     genres = Counter(movie["Major Genre"] for movie in source if movie["Major Genre"] is not None)
     yield {
-        genre: round(statistics.mean(movie["Production Budget"] for movie in source if movie["Major Genre"] == genre and movie["Production Budget"] is not None))
+        genre: round(
+            statistics.mean(
+                movie["Production Budget"]
+                for movie in source
+                if movie["Major Genre"] == genre and movie["Production Budget"] is not None
+            )
+        )
         for genre, count in genres.items()
         if count > 400
     }
     yield len({movie["Distributor"] for movie in source if movie["Distributor"] is not None})
-    yield sum((movie["Rotten Tomatoes Rating"] or 0) > 90 and movie["IMDB Votes"] is not None and movie["IMDB Votes"] < 1000 for movie in source)
+    yield sum(
+        (movie["Rotten Tomatoes Rating"] or 0) > 90 and movie["IMDB Votes"] is not None and movie["IMDB Votes"] < 1000
+        for movie in source
+    )
 
 
 def _pods(source: Any) -> Iterator[object]:
@@ -297,7 +318,9 @@ def _pods(source: Any) -> Iterator[object]:
     shop = [pod["metadata"] for pod in pods if pod["metadata"]["namespace"] == "shop"]
     yield _counts(of["labels"]["app.kubernetes.io/name"] for of in shop)
     yield sum({"name": "LOG_LEVEL", "value": "debug"} in container["env"] for container in containers)
-    yield sum(any(of["type"] == "Ready" and of["status"] != "True" for of in pod["status"]["conditions"]) for pod in pods)
+    yield sum(
+        any(of["type"] == "Ready" and of["status"] != "True" for of in pod["status"]["conditions"]) for pod in pods
+    )
 
 
 def _invoices(source: Any) -> Iterator[object]:
@@ -318,7 +341,11 @@ def _invoices(source: Any) -> Iterator[object]:
     yield _greatest(owed.items(), 3)
     yield dict(products)
     yield _most(f"{datetime.fromtimestamp(invoice['created'], UTC):%Y-%m}" for invoice in every)[0]
-    spans = [invoice["status_transitions"]["paid_at"] - invoice["created"] for invoice in every if invoice["status_transitions"]["paid_at"]]
+    spans = [
+        invoice["status_transitions"]["paid_at"] - invoice["created"]
+        for invoice in every
+        if invoice["status_transitions"]["paid_at"]
+    ]
     yield round(sum(spans) / len(spans) / 3600, 2)
     yield sum(invoice["tax"] is None for invoice in every)
     yield sum(line["price"]["recurring"]["interval"] == "year" for line in lines)

@@ -1,0 +1,172 @@
+"""Readers of what our envelopes say of types: the outline, by its description in docs/texts.md alone, and JSON Schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+TYPES = {"str": "string", "int": "integer", "num": "number", "bool": "boolean", "null": "null"}
+
+
+@dataclass(eq=False)
+class Shape:
+    """What is said of objects; objects at several places may have one shape."""
+
+    members: dict[str, Node] = field(default_factory=dict)
+    each: Node | None = None
+    """Of the values of a map."""
+    count: int | None = None
+    """Of the keys of a map, if it is told."""
+    more: int = 0
+    """Keys that are told of by their number only."""
+    is_open: bool = False
+    """Whether nothing is said of further members."""
+
+
+@dataclass(eq=False)
+class Node:
+    """What is said of the values at one place."""
+
+    types: set[str] = field(default_factory=set)
+    """JSON types; none if nothing is said of them."""
+    items: Node | None = None
+    length: int | None = None
+    shape: Shape | None = None
+    is_optional: bool = False
+    """Of a member: whether it is said not to be in every object."""
+
+
+def of_schema(schema: Any) -> Node:
+    """What a JSON Schema says."""
+    node = Node()
+    for one in [schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())]:
+        types = one.get("type", ())
+        node.types |= {types} if isinstance(types, str) else set(types)
+        if one.get("properties") or isinstance(one.get("additionalProperties"), dict):
+            node.shape = node.shape or Shape(is_open=True)
+        for name, member in one.get("properties", {}).items():
+            assert node.shape is not None
+            node.shape.members[name] = of_schema(member)
+            node.shape.members[name].is_optional = name not in one.get("required", ())
+        if node.shape is not None and isinstance(one.get("additionalProperties"), dict):
+            node.shape.each = of_schema(one["additionalProperties"])
+        if isinstance(one.get("items"), dict):
+            node.items = of_schema(one["items"])
+    return node
+
+
+def read(text: str) -> Node:
+    """What an outline says; ValueError if it is none."""
+    return _Reader(text).whole()
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+        self._shapes: dict[str, Shape] = {}
+        self._unmarked: list[Node] = []
+
+    def whole(self) -> Node:
+        node = self._type()
+        if self._takes("; unmarked: "):
+            said = self._type()
+            for unmarked in self._unmarked:
+                unmarked.types |= said.types
+        elif self._unmarked:
+            raise ValueError("a key stands without a type, and nothing says which type it is of")
+        if self._at < len(self._text):
+            raise ValueError(f"no outline from character {self._at} on: {self._text[self._at : self._at + 40]!r}")
+        return node
+
+    def _takes(self, mark: str) -> bool:
+        found = self._text.startswith(mark, self._at)
+        self._at += len(mark) * found
+        return found
+
+    def _match(self, pattern: str) -> re.Match[str] | None:
+        found = re.compile(pattern).match(self._text, self._at)
+        self._at = found.end() if found else self._at
+        return found
+
+    def _needs(self, mark: str) -> None:
+        if not self._takes(mark):
+            raise ValueError(f"{mark!r} is missing at character {self._at}: {self._text[self._at : self._at + 40]!r}")
+
+    def _type(self) -> Node:
+        node = Node()
+        while True:
+            if self._takes("["):
+                node.types.add("array")
+                found = self._match(r"([\d,]+) of ")
+                node.length = _number(found[1]) if found else None
+                if not self._takes("]"):
+                    node.items = self._type()
+                    self._needs("]")
+            elif self._takes("{"):
+                node.types.add("object")
+                node.shape = Shape()
+                self._members(node.shape)
+            elif self._takes("…"):
+                node.types.add("any")
+            else:
+                found = self._match(r"[A-Za-z_]\w*")
+                if found is None:
+                    raise ValueError(f"no type at character {self._at}: {self._text[self._at : self._at + 40]!r}")
+                if found[0] in TYPES:
+                    node.types.add(TYPES[found[0]])
+                else:
+                    node.types.add("object")
+                    node.shape = self._shapes.setdefault(found[0], Shape())
+                    if self._takes("={"):
+                        self._members(node.shape)
+            if not self._takes("|"):
+                return node
+
+    def _members(self, shape: Shape) -> None:
+        while not self._takes("}"):
+            self._takes(",")
+            if found := self._match(r"([\d,]*\d) (?:more )?keys?"):
+                shape.more = _number(found[1])
+            elif self._takes("…"):
+                shape.is_open = True
+            elif found := self._match(r"\*(?:\(([\d,]+)\))?"):
+                shape.count = _number(found[1]) if found[1] else None
+                [shape.each] = self._typed([""])
+            else:
+                names = self._names()
+                for name, node in zip(names, self._typed(names), strict=True):
+                    node.is_optional = names[name]
+                    shape.members[name] = node
+
+    def _names(self) -> dict[str, bool]:
+        """The keys that stand here, one or several in brackets, and whether each is optional."""
+        names: dict[str, bool] = {}
+        several = self._takes("(")
+        while True:
+            if self._text.startswith('"', self._at):
+                name, self._at = json.JSONDecoder().raw_decode(self._text, self._at)
+            elif found := self._match(r"[^\W\d]\w*"):
+                name = found[0]
+            else:
+                raise ValueError(f"no key at character {self._at}: {self._text[self._at : self._at + 40]!r}")
+            names[name] = self._takes("?")
+            if not several:
+                return names
+            if not self._takes(","):
+                self._needs(")")
+                return names
+
+    def _typed(self, names: dict[str, bool] | list[str]) -> list[Node]:
+        """A node for each key of one type."""
+        if not self._takes(":"):
+            nodes = [Node() for _ in names]
+            self._unmarked += nodes
+            return nodes
+        said = self._type()
+        return [Node(said.types, said.items, said.length, said.shape) for _ in names]
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
