@@ -17,12 +17,14 @@ from byref_sandbox.outcome import (
     Usage,
 )
 from byref_sandbox.values.data import EXACT, Data, Snapshot, State
+from byref_sandbox.values.gathering import Every
 
 __all__ = [
     "EXACT",
     "NO_BOUNDARY",
     "Bound",
     "Data",
+    "Every",
     "Failure",
     "Figure",
     "File",

@@ -17,10 +17,25 @@ from material import page, prose, records
 from sqlalchemy import Connection, select
 
 from byref import ConfigurationError, Engine, Policy, Session
-from byref.artifacts.variables import MAX_PARTS, NAME_CHARS, SANDBOX_NAMES, Part, bind, free, identifier, parts
+from byref.artifacts.variables import (
+    MAX_PARTS,
+    NAME_CHARS,
+    SANDBOX_NAMES,
+    Part,
+    Path,
+    bind,
+    free,
+    from_text,
+    identifier,
+    parts,
+    parts_with_tables,
+    to_text,
+)
 from byref.db.tables import ArtifactRow
+from byref.describe.schema import infer
 from byref.describe.shape import shape
-from byref_sandbox import Sandbox
+from byref.describe.tables import tables
+from byref_sandbox import Every, Sandbox
 
 NAMES = {
     "users": "users",
@@ -135,6 +150,61 @@ def test_one_part_per_top_level_container() -> None:
         ("a_b", ("a-b",), "array(1) of integer"),
     ]
     assert [part.wanted for part in parts("tool", [[1], {"a": []}], "array(2) of mixed")] == ["tool"]
+
+
+PATHS: dict[Path, str] = {
+    (): "[]",
+    ("a", "*", "[]"): '["a", "*", "[]"]',
+    ("repos", Every("*", "repos_key"), "pulls", Every("[]")): (
+        '{"repos.*.pulls[]": ["repos", ["*", "repos_key", ""], "pulls", ["[]", "", ""]]}'
+    ),
+    ("\ud800\0", Every("[]", "at", "id")): (r'{"\"\\\\ud800\\u0000\"[]": ["\ud800\u0000", ["[]", "at", "id"]]}'),
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_is_stored_as_text_that_releases_before_read_as_a_key_that_is_not_there(path: Path) -> None:
+    text = to_text(path)
+    assert text == PATHS[path]
+    assert from_text(text) == path
+    before = tuple(json.loads(text))  # what releases up to 0.3 take it for
+    assert all(isinstance(step, str) for step in before)
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (
+            {"data": {"items": records(3)}, "items": records(2)},
+            {"tool": (), "data_items": ("data", "items"), "items": ("items",), "data": ("data",)},
+        ),
+        (
+            {"a": {"nodes": records(4)}, "b": {"nodes": records(3)}},
+            {"tool": (), "nodes": ("a", "nodes"), "b_nodes": ("b", "nodes"), "a": ("a",), "b": ("b",)},
+        ),
+        ({"x": {"tool": records(3)}}, {"tool": (), "x_tool": ("x", "tool"), "x": ("x",)}),
+        ({"x": {"class": records(3)}}, {"tool": (), "class_": ("x", "class"), "x": ("x",)}),
+        (
+            [{"id": 1, "tags": records(2)}, {"id": 2, "tags": []}],
+            {"tool": (), "tags": (Every("[]", "row_id", "id"), "tags", Every("[]"))},
+        ),
+        (
+            [{"x": 1, "tags": [{"row_index": 1, "y": 2}] * 2}] * 2,
+            {"tool": (), "tags": (Every("[]", "row_index_2"), "tags", Every("[]"))},
+        ),
+        (
+            {f"2026-01-0{n}": records(2) for n in range(1, 8)},
+            {"tool": (), "records": (Every("*", "row_key"), Every("[]"))},
+        ),
+        ({f"{n}": {"x": n} for n in range(8)}, {"tool": ()}),
+        ({"users": records(9)}, {"tool": (), "users": ("users",)}),
+    ],
+)
+def test_tables_come_before_other_members_under_names_that_tell_them_apart(value: Any, named: dict[str, Path]) -> None:
+    found = parts_with_tables("tool", value, shape(value), tables(value, infer(value).node))
+    ours = {part.wanted: part.path for part in found if part.rows is not None or part.wanted in named}
+    assert ours == named
+    assert list(ours) == list(named)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
 from operator import attrgetter
@@ -22,8 +22,13 @@ from byref.artifacts.counted import MOST_COUNTED, Counted
 from byref.artifacts.store import Artifact
 from byref.db.payloads import Source
 from byref.db.tables import ArtifactRow, VariableRow
+from byref.describe import paths
 from byref.describe.rows import Rows
 from byref.describe.shape import kind_of
+from byref.describe.tables import Table
+from byref_sandbox import Every
+from byref_sandbox.values.data import at_path
+from byref_sandbox.values.gathering import unlike
 
 NAME_CHARS = 64
 MAX_PARTS = 32
@@ -48,7 +53,8 @@ LATEST = 50
 ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
 """Matches the name that every step's variable also has: `var_step_7`."""
 
-Path = tuple[str, ...]
+Path = tuple[str | Every, ...]
+"""Keys that lead to one value; with `Every` steps, the way to many records, which are one list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ class Variable:
     shape: str
     """The shape in words: `array(500) of object(6 keys)`."""
     path: Path
-    """Keys from the artifact's top; empty for the whole artifact."""
+    """Keys from the artifact's top; empty for the whole artifact. With `Every` steps it is a list of records from many places."""
     step: int
     """The ledger step that bound it; a whole output also has the alias `var_step_N`."""
     origin: str
@@ -71,10 +77,8 @@ class Variable:
 
     def value(self) -> object:
         """Return the data; each call reads and parses it anew."""
-        value = self.artifact.parsed
-        for key in self.path:
-            value = value[key]  # type: ignore[index]  # the path was walked when it was bound, artifacts never change
-        return value
+        # The path was walked when it was bound, and artifacts never change.
+        return at_path(self.artifact.parsed, self.path)
 
 
 class Named(NamedTuple):
@@ -93,6 +97,18 @@ class Part:
     path: Path
     shape: str
     kind: Literal["value", "dataframe"] = "value"
+    rows: int | None = None
+    """The number of records, of a table."""
+
+    @property
+    def place(self) -> str:
+        """The path as text, as in `written`."""
+        return written(self.path)
+
+    @property
+    def columns(self) -> list[str]:
+        """The members that each record gets and that say where it is from."""
+        return columns(self.path)
 
 
 def parts(
@@ -113,6 +129,99 @@ def parts(
         Part(identifier(names.get(key, key)), (key,), words.get(key) or kind_of(member)) for key, member in inner
     ]
     return [whole, *members]
+
+
+def parts_with_tables(
+    tool: str,
+    value: object,
+    words: Mapping[str, str] | str,
+    tables: Sequence[Table],
+    renamed: Mapping[str, str] | None = None,
+) -> list[Part]:
+    """Return what `parts` returns and the tables inside the value: the whole, the tables in their order, other members.
+
+    A table that is one array or map is the value at its path; one that is gathered from many places is the list of all its
+    records. It is named after its key; where another one of these names is the same, after the key before that, too.
+    """
+    whole, *members = parts(tool, value, words, renamed)
+    by_path = {part.path: part for part in (whole, *members)}
+    first: dict[Path, Part] = {}
+    taken = {part.wanted for part in by_path.values()}
+    names = renamed or {}
+    for table in tables:
+        path = _steps_of(table)
+        shape = _shape_of(table, len(columns(path)))
+        known = by_path.get(path)
+        if known is None:
+            keys = [identifier(names.get(step, step)) for step in table.path if isinstance(step, str)] or ["records"]
+            wanted = keys[-1]
+            if wanted in taken and len(keys) > 1:
+                wanted = identifier(f"{keys[-2]}_{keys[-1]}")
+            taken.add(wanted)
+            known = Part(wanted, path, shape)
+        first[path] = replace(known, shape=shape, rows=table.rows)
+    whole = first.pop((), whole)
+    return [whole, *first.values(), *(part for part in members if part.path not in first)]
+
+
+def _steps_of(table: Table) -> Path:
+    """Return the path to what a table's variable stands for."""
+    if table.is_one:
+        return tuple(step for step in table.path if isinstance(step, str))
+    taken = {*table.node.members, *table.node.rest_keys}
+    steps: list[str | Every] = []
+    owner = "row"
+    for at, step in enumerate(table.path):
+        if isinstance(step, str):
+            owner = identifier(step).rstrip("_") or owner
+            steps.append(step)
+            continue
+        by, column = table.ids.get(at, ""), ""
+        if step is paths.KEY:
+            column = f"{owner}_key"
+        elif at < len(table.path) - 1:
+            column = f"{owner}_{identifier(by).rstrip('_') if by else 'index'}"
+        column = unlike(column, taken) if column else ""
+        taken.add(column)
+        steps.append(Every(step.value, column, by))
+    return tuple(steps)
+
+
+def _shape_of(table: Table, added: int) -> str:
+    node = table.node
+    is_even = node.rest is None and node.required is not None and len(node.required) == len(node.members)
+    element = f"object({len(node.members) + added} keys)" if is_even else "object"
+    is_map = table.is_one and table.path[-1] is paths.KEY
+    return f"{'map' if is_map else 'array'}({table.rows}) of {element.replace('(1 keys)', '(1 key)')}"
+
+
+def written(path: Path) -> str:
+    """Return a path as text: `repos.*.data.pulls[]`."""
+    steps = [paths.Each(step.of) if isinstance(step, Every) else step for step in path]
+    return paths.written(tuple(steps))
+
+
+def columns(path: Path) -> list[str]:
+    """Return the members that records of many places get, each of which says where a record is from."""
+    return [step.column for step in path if isinstance(step, Every) and step.column]
+
+
+def to_text(path: Path) -> str:
+    """Return a path as it is stored: an array of keys, or, with `Every` steps, an object of one member that holds the steps.
+
+    The member's name is the path as text. Releases before 0.4 take it for a key: there is none, so they find nothing there.
+    """
+    if any(isinstance(step, Every) for step in path):
+        return json.dumps({written(path): path})
+    return json.dumps(path)
+
+
+def from_text(text: str) -> Path:
+    """Return the path that `to_text` wrote."""
+    steps = json.loads(text)
+    if isinstance(steps, dict):
+        [steps] = steps.values()
+    return tuple(step if isinstance(step, str) else Every(*step) for step in steps)
 
 
 def identifier(text: str) -> str:
@@ -240,7 +349,7 @@ def bind(
             "session_id": session_row,
             "artifact_id": artifact_row,
             "name": name,
-            "path": json.dumps(part.path),
+            "path": to_text(part.path),
             "shape": part.shape,
             "origin": origin,
             "kind": part.kind,
@@ -263,7 +372,7 @@ def rebind(connection: Connection, *, session_row: int, name: str, artifact_row:
         .where(VariableRow.session_id == session_row, VariableRow.name == name, VariableRow.origin == "run")
         .values(
             artifact_id=artifact_row,
-            path=json.dumps(part.path),
+            path=to_text(part.path),
             shape=part.shape,
             kind=part.kind,
             step=step,
@@ -351,7 +460,7 @@ def inside(connection: Connection, artifact_rows: Collection[int]) -> dict[int, 
     found: dict[int, dict[Path, str]] = {}
     for some in store.batched(artifact_rows):
         for row in connection.execute(_INSIDE, {"values": some}):
-            found.setdefault(row.artifact_id, {})[tuple(json.loads(row.path))] = row.shape
+            found.setdefault(row.artifact_id, {})[from_text(row.path)] = row.shape
     return found
 
 
@@ -446,7 +555,7 @@ def _variable(row: Any, artifacts: Mapping[int, Artifact]) -> Variable:
     return Variable(
         name=row.name,
         shape=row.shape,
-        path=tuple(json.loads(row.path)),
+        path=from_text(row.path),
         step=row.step,
         origin=row.origin,
         kind=row.kind,

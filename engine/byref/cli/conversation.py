@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from byref.artifacts.store import Artifact
-from byref.artifacts.variables import Variable
+from byref.artifacts.variables import Variable, columns, written
 from byref.cli import opening, output
 from byref.cli.failures import FAILED, Failed, WrongUsage
 from byref.conversation.result import Result, ToolReply
 from byref.policy import INTERPRETER
 from byref.session import Session
 from byref.tools import TOOLS
-from byref_sandbox import probe
+from byref_sandbox import Every, probe
 from byref_sandbox.host.pool import Jail
 
 MAX_ARGUMENT_BYTES = 64 << 20
@@ -96,7 +96,13 @@ def _reply(reply: ToolReply, session: Session) -> dict[str, Any]:
 
 def variable_record(variable: Variable) -> dict[str, Any]:
     """Return a variable's description for JSON output."""
-    fields = {"artifact": variable.artifact.id, "path": list(variable.path)}
+    steps = [step if isinstance(step, str) else step.of for step in variable.path]
+    fields: dict[str, Any] = {"artifact": variable.artifact.id, "path": steps}
+    if any(isinstance(step, Every) for step in variable.path):
+        fields["at"] = written(
+            variable.path
+        )  # records of many places: their path as text, and the members that say from where
+        fields["columns"] = columns(variable.path)
     return _fields(variable, "name", "shape", "kind", "origin", "step") | fields
 
 

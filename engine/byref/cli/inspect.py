@@ -209,7 +209,13 @@ def _show_all(session: Session, options: Namespace) -> None:
         )
         return
     rows: list[tuple[object, ...]] = [
-        ("variable", v.name, v.shape, v.step, v.artifact.id if not v.path else f"{v.artifact.id} {'.'.join(v.path)}")
+        (
+            "variable",
+            v.name,
+            v.shape,
+            v.step,
+            v.artifact.id if not v.path else f"{v.artifact.id} {variables.written(v.path)}",
+        )
         for v in bound
     ]
     rows += [

@@ -405,19 +405,28 @@ def _states() -> Iterator[_Check]:
 
 
 def _json(connection: Connection) -> Iterator[Problem]:
-    """Check that the columns with JSON hold arrays of strings."""
+    """Check that the columns with JSON hold arrays of strings; a path may also be an object of one member, an array of steps."""
     columns = ((VariableRow, VariableRow.path), (TombstoneRow, TombstoneRow.variables))
     for table, column in columns:
         found = 0
         for row_id, text in connection.execute(select(table.id, column)).yield_per(MOST):
             try:
                 value = json.loads(text)
-                is_good = isinstance(value, list) and all(isinstance(part, str) for part in value)
+                steps = column is VariableRow.path and isinstance(value, dict) and len(value) == 1
+                value = next(iter(value.values())) if steps else value
+                is_good = isinstance(value, list) and all(
+                    isinstance(part, str) or (steps and _is_step(part)) for part in value
+                )
             except ValueError:
                 is_good = False
             if not is_good and found < MOST:
                 found += 1
                 yield Problem("JSON", table.__tablename__, f"id {row_id}", f"{column.key} is no array of strings")
+
+
+def _is_step(value: object) -> bool:
+    """Tell whether it is a step of a path that leads to many values: what it goes through, a column, a member."""
+    return isinstance(value, list) and len(value) == 3 and all(isinstance(part, str) for part in value)
 
 
 def _compatibility(connection: Connection) -> Iterator[Problem]:

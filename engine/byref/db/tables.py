@@ -381,7 +381,7 @@ class ArtifactRow(Base):
 
 
 class VariableRow(Base):
-    """A name bound to an artifact, to a path inside one, or to a small value of its own."""
+    """A name bound to an artifact, to a path inside one, or to the records of many places inside one."""
 
     __tablename__ = "byref_variables"
     __table_args__ = (
@@ -407,7 +407,8 @@ class VariableRow(Base):
     name: Mapped[str] = mapped_column(String(128))
     artifact_id: Mapped[int]
     path: Mapped[str] = mapped_column(EscapedText)
-    """JSON array of keys from the artifact's top; `[]` is the whole artifact."""
+    """JSON array of keys from the artifact's top; `[]` is the whole artifact. For the records of many places, an object of one
+    member: its name is the path in words, its value an array of the steps."""
     shape: Mapped[str] = mapped_column(EscapedText)
     origin: Mapped[str] = mapped_column(String(8))
     kind: Mapped[str] = mapped_column(String(16), server_default=text("'value'"))

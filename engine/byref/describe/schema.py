@@ -29,6 +29,11 @@ class Schema:
         self.cut_at = cut_at(node) if is_cut else None
         """The path to the first place that nests too deeply to be described; None if every place was read."""
 
+    @property
+    def node(self) -> Node:
+        """What was observed at the value's own place; places below it are folded as `folded` says."""
+        return self._node
+
     def full(self) -> dict[str, object]:
         """Return the schema that `genson.SchemaBuilder` builds from the value, down to the deepest level that is described.
 

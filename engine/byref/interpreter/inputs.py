@@ -6,7 +6,7 @@ import builtins
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeGuard
 
 from sqlalchemy import Connection
 
@@ -17,11 +17,12 @@ from byref.artifacts.variables import Path, Variable
 from byref.conversation.scope import Scope
 from byref.db.payloads import PayloadLoad
 from byref.errors import ToolError
-from byref_sandbox import EXACT, Data, Limits, Snapshot, State
+from byref_sandbox import EXACT, Data, Every, Limits, Snapshot, State
 from byref_sandbox.code.analysis import FRAME as FRAME_HELPER
 from byref_sandbox.code.analysis import Analysed, definitions_of
 from byref_sandbox.contents import FRAME, NO_VERSIONS, Contents, blobs_of, decode_contents, encode_contents
 from byref_sandbox.values.files import are_named as may_use_files
+from byref_sandbox.values.gathering import Step
 
 MAX_VALUE_BYTES = 256 << 20
 """Maximum bytes of stored JSON that are decoded to one value: Python's objects take up to ten times its size, libjq's more."""
@@ -228,7 +229,7 @@ def _files(connection: Connection, scope: Scope, texts: Collection[Analysed]) ->
 
 def data_of(
     artifact: Artifact,
-    path: tuple[str, ...] = (),
+    path: Path = (),
     *,
     frame: bool = False,
     for_jq: bool = False,
@@ -253,8 +254,9 @@ def data_of_variable(scope: Scope, kept: Kept, variable: Variable, inside: Insid
         return replace(names.data_of(scope.ask, exact[0], exact[2]), kept=True)
     data, depth = data_of(variable.artifact, variable.path, frame=variable.kind == "dataframe"), len(variable.path)
     paths = (inside or {}).get(variable.artifact.row_id, ())
-    parts = tuple(path[depth:] for path in paths if path[:depth] == variable.path and all(map(_is_utf8, path)))
-    return replace(data, parts=parts, kept=variable.origin == "run")
+    parts = (path[depth:] for path in paths if path[:depth] == variable.path and all(map(_is_utf8, path)))
+    named = tuple(part for part in parts if _is_plain(part))
+    return replace(data, parts=named, kept=variable.origin == "run")
 
 
 def check_size(scope: Scope, artifact: Artifact) -> None:
@@ -281,10 +283,15 @@ def limits_of(scope: Scope) -> Limits:
     )
 
 
-def _is_utf8(key: str) -> bool:
+def _is_plain(path: Path) -> TypeGuard[tuple[str, ...]]:
+    """Tell whether a path leads to one value, which a run may hand back as it was given."""
+    return all(isinstance(step, str) for step in path)
+
+
+def _is_utf8(step: str | Every) -> bool:
     """Tell whether a key can be written in UTF-8. Code and messages cannot name a key with a lone surrogate."""
     try:
-        key.encode()
+        "".join(step).encode()
     except UnicodeEncodeError:
         return False
     return True
@@ -293,8 +300,8 @@ def _is_utf8(key: str) -> bool:
 def _each_its_own(data: Mapping[str, object], bound: Mapping[str, Variable]) -> dict[str, object]:
     """Give each value that a run left a copy of its own, so that a change in one of them does not show in another."""
     stored = {name: one for name, one in data.items() if isinstance(one, Data) and one.content_type != EXACT}
-    paths: dict[tuple[str, str], Counter[tuple[str | int, ...]]] = {}
-    above: set[tuple[str, tuple[str | int, ...]]] = set()
+    paths: dict[tuple[str, str], Counter[tuple[Step, ...]]] = {}
+    above: set[tuple[str, tuple[Step, ...]]] = set()
     for one in stored.values():
         paths.setdefault((one.key, one.content_type), Counter())[one.path] += 1
         above.update((one.key, path) for path in _above(one.path))
@@ -307,5 +314,5 @@ def _each_its_own(data: Mapping[str, object], bound: Mapping[str, Variable]) -> 
     return apart
 
 
-def _above(path: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
+def _above(path: tuple[Step, ...]) -> list[tuple[Step, ...]]:
     return [path[:steps] for steps in range(len(path))]

@@ -15,6 +15,7 @@ from byref.interpreter import files, plots
 from byref.interpreter.persistence import Committed
 from byref.interpreter.runs import Execution, missing_name, text_of
 from byref.jsonscan import LazyJSON
+from byref_sandbox import Every
 from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.outcome import NAMES_THERE
 
@@ -132,12 +133,22 @@ def _with_column(name: str, known: Sequence[Variable]) -> str | None:
     """Return the newest variable whose records have a key of this name; None if there is none."""
     for variable in reversed(known[-_LISTED_NAMES:]):
         schema: Any = variable.artifact.schema
-        for key in variable.path:
-            schema = schema.get("properties", {}).get(key) if isinstance(schema, dict) else None
-        records = schema.get("items") if isinstance(schema, dict) else None
+        for step in variable.path:
+            schema = _below(schema, step) if isinstance(schema, dict) else None
+        gathers = any(isinstance(step, Every) for step in variable.path)
+        records = schema if gathers else schema.get("items") if isinstance(schema, dict) else None
         if isinstance(records, dict) and name in records.get("properties", {}):
             return variable.name
     return None
+
+
+def _below(schema: dict[str, Any], step: str | Every) -> Any:
+    """Return the schema one step down; of a map without one for all its values, that of the first."""
+    if isinstance(step, str):
+        return schema.get("properties", {}).get(step)
+    if step.of == "[]":
+        return schema.get("items")
+    return schema.get("additionalProperties") or next(iter(schema.get("properties", {}).values()), None)
 
 
 def _named(names: Sequence[str], further: str) -> str:

@@ -16,13 +16,13 @@ import msgspec
 
 from byref.artifacts import tombstones
 from byref.artifacts.store import Artifact
-from byref.artifacts.variables import is_name
+from byref.artifacts.variables import Path, is_name
 from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
 from byref.errors import ToolError, shown
-from byref.interpreter.inputs import data_of, limits_of
+from byref.interpreter.inputs import limits_of
 from byref.references.projection import Unfit, cut_out, projected
-from byref.references.targets import NotThere, Target, jq_fault, jq_within, lookup, readings, unknown, walk
+from byref.references.targets import NotThere, Target, jq_fault, lookup, queried_in, readings, unknown, walk
 from byref_sandbox import jsontext
 from byref_sandbox.code import plainjq
 
@@ -78,8 +78,8 @@ class Substituter:
         self._shared: set[int] = set()
         self._payloads: dict[int, Any] = {}
         self._texts: dict[int, str] = {}
-        self._parts: dict[tuple[int, tuple[str, ...]], tuple[Any, int]] = {}
-        self._answers: dict[tuple[int, tuple[str, ...], str], tuple[Any, int]] = {}
+        self._parts: dict[tuple[int, Path], tuple[Any, int]] = {}
+        self._answers: dict[tuple[int, Path, str], tuple[Any, int]] = {}
         self._jq_runs = self._read = self._handed = 0
         self._jq_seconds = scope.policy.run_seconds
 
@@ -305,7 +305,7 @@ class Substituter:
             self._answers[place] = answer or self._answered(target, path, program, pick, named)
         return self._answers[place]
 
-    def _projected(self, artifact: Artifact, keys: tuple[str, ...], pick: plainjq.Pick) -> tuple[Any, int] | None:
+    def _projected(self, artifact: Artifact, keys: Path, pick: plainjq.Pick) -> tuple[Any, int] | None:
         """Run a plain pick on only the part of the data that it needs; return None if all of the data has to be decoded."""
         need = pick.needs(None)
         if need is None and not keys:
@@ -353,16 +353,16 @@ class Substituter:
         self._jq_runs += 1
         if self._jq_runs > MAX_JQ_RUNS:
             raise TooMuch(f"more than {MAX_JQ_RUNS} jq programs in one call; use paths, or code")
-        steps: list[str | int] = list(target.path)
+        steps: list[str | int] = []
         value = walk(self._queried(target.artifact), target.path, named)
         for name in path:
             steps.append(int(name) if isinstance(value, list) else name)
             value = value[steps[-1]]
-        data = data_of(target.artifact, for_jq=True)
+        data, program_there = queried_in(target, program, steps)
         limits = limits_of(scope)
         limits = replace(limits, wall_seconds=max(0.01, min(limits.wall_seconds, self._jq_seconds)))
         with readable_failures(self._scope):
-            reply = scope.sandbox.jq(jq_within(steps, program), data, limits=limits, max_bytes=JQ_BYTES)
+            reply = scope.sandbox.jq(program_there, data, limits=limits, max_bytes=JQ_BYTES)
         if reply.error is not None:
             raise ToolError(f"jq {program[:200]!r}: {jq_fault(reply.error.message)}")
         if reply.truncated:

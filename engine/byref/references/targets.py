@@ -20,7 +20,10 @@ from byref.artifacts.store import Artifact
 from byref.content import to_block
 from byref.conversation.scope import Scope
 from byref.errors import ToolError
+from byref.interpreter.inputs import data_of
 from byref.stores.frames import line_count
+from byref_sandbox import Data
+from byref_sandbox.values.gathering import Step, gathered, gathering
 
 _LISTED = 20
 _COMPARED = 100
@@ -44,7 +47,7 @@ class Target:
     """An artifact, or the part of one that a variable names."""
 
     artifact: Artifact
-    path: tuple[str, ...] = ()
+    path: variables.Path = ()
     value: object = None
     """The part's value, if `path` is not empty and the value was loaded."""
     is_variable: bool = False
@@ -129,8 +132,13 @@ def unknown(scope: Scope, key: str) -> ToolError:
     return ToolError(f"no artifact or variable {key[:_SHOWN_CHARS]!r} in this conversation{listing(scope, key)}")
 
 
-def walk(value: Any, path: Sequence[str | int], named: str) -> Any:
-    """Return the value at a path of keys and positions. Raises NotThere, which says where the path ends and what is there."""
+def walk(value: Any, path: Sequence[Step], named: str) -> Any:
+    """Return the value at a path of keys and positions. Raises NotThere, which says where the path ends and what is there.
+
+    With `Every` steps it is the list of the records there, up to the last such step; further steps go on in that list.
+    """
+    if last := gathering(path):
+        value, path = gathered(value, path[:last]), path[last:]
     for depth, key in enumerate(path):
         if isinstance(value, dict) and (member := str(key)) in value:
             value = value[member]
@@ -167,10 +175,10 @@ def _steps(path: str) -> tuple[str, ...]:
     return tuple(steps)
 
 
-def _position(key: str | int) -> int | None:
+def _position(key: Step) -> int | None:
     if isinstance(key, int):
         return key if key >= 0 else None
-    return int(key) if key.isdecimal() and len(key) < 18 else None
+    return int(key) if isinstance(key, str) and key.isdecimal() and len(key) < 18 else None
 
 
 def _there(value: object) -> str:
@@ -216,10 +224,22 @@ def _short(name: str) -> str:
     return name if len(name) <= _KEY_CHARS else name[:_KEY_CHARS] + "…"
 
 
-def jq_within(path: Sequence[str | int], program: str) -> str:
+def jq_within(path: Sequence[Step], program: str) -> str:
     """Return a jq program that runs on the value at a path, where a str is an object's key and an int a position."""
+    if not path:
+        return program
     steps = "".join(f"[{json.dumps(key)}]" for key in path)
     return f".{steps} |\n{program}"  # the pipe binds most loosely, so the program needs no brackets
+
+
+def queried_in(target: Target, program: str, path: Sequence[Step] = ()) -> tuple[Data, str]:
+    """Return the data for jq, and the program that runs on the value at a path inside a target.
+
+    jq itself walks to it. Only records of many places are gathered before: the sandbox decodes the data, and writes them as JSON.
+    """
+    if gathering(target.path):
+        return data_of(target.artifact, target.path, for_jq=True), jq_within(path, program)
+    return data_of(target.artifact, for_jq=True), jq_within((*target.path, *path), program)
 
 
 def jq_fault(message: str) -> str:

@@ -21,7 +21,7 @@ from byref.errors import ToolError
 from byref.interpreter import runs
 from byref.interpreter.inputs import check_size, data_of, limits_of
 from byref.references.coercion import as_filter, as_key, as_span
-from byref.references.targets import Target, find, jq_fault, jq_within, walk
+from byref.references.targets import Target, find, jq_fault, queried_in, walk
 from byref.tools import viewing
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext
@@ -209,9 +209,8 @@ def _compact(value: object) -> bytes:
 def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOutcome:
     if scope.sandbox is None:
         raise ToolError("artifact_jq is not available here")
-    program = jq_within(target.path, expression) if target.path else expression
+    data, program = queried_in(target, expression)
     with readable_failures(scope):
-        data = data_of(target.artifact, for_jq=True)
         return scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import pandas as pd
 
-from byref_sandbox.values import construct, exact, tables
+from byref_sandbox.values import construct, exact, gathering, tables
 from byref_sandbox.values.data import Exact, Unusable
 
 MAX_NAMES_SHOWN: Final = 50
@@ -89,13 +89,16 @@ class Bindings:
 def frame_of(value: object) -> pd.DataFrame:
     """Return the DataFrame of JSON data.
 
-    Records become rows, an object of equally long lists becomes columns, any other object one row. `tables` says which types
-    columns have. Raise ValueError or TypeError that says what to give instead.
+    Records become rows, and so do the records of a map, with its key in the first column; an object of equally long lists
+    becomes columns, any other object one row. `tables` says which types columns have. Raise ValueError or TypeError that says
+    what to give instead.
     """
     if isinstance(value, pd.DataFrame):
         return value
     if isinstance(value, pd.Series):
         return value.to_frame()
+    if gathering.is_map_of_records(value):
+        return _records(gathering.records_of(cast(Any, value)))
     if isinstance(value, dict):
         lists = {key: member for key, member in value.items() if isinstance(member, list | tuple)}
         if not lists:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from byref_sandbox import jsontext
 from byref_sandbox.values import plain
+from byref_sandbox.values.gathering import Step, gathered, gathering
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain"
@@ -31,8 +32,8 @@ class Data:
     load: Load
     content_type: str = JSON
     """application/json is bound as its value, text/* as str, `EXACT` as the value that was encoded, anything else as bytes."""
-    path: tuple[str | int, ...] = ()
-    """Keys and indexes that lead to the variable inside the JSON value."""
+    path: tuple[Step, ...] = ()
+    """Keys and indexes that lead to the variable inside the JSON value. With `Every` steps it is the list of all records there."""
     frame: bool = False
     """Bind the DataFrame of its records."""
     parts: tuple[tuple[str, ...], ...] = ()
@@ -105,8 +106,10 @@ def decode(content_type: str, payload: bytes) -> object:
     return payload
 
 
-def at_path(value: object, path: Collection[str | int]) -> object:
-    """Return what is at `path` inside a decoded value; raise Unusable."""
+def at_path(value: object, path: Sequence[Any]) -> object:
+    """Return what is at `path` inside a decoded value: the records, if it has `Every` steps. Raise Unusable."""
+    if last := gathering(path):
+        value, path = gathered(value, path[:last]), path[last:]
     for step in path:
         try:
             value = value[step]  # type: ignore[index]

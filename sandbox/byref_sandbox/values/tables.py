@@ -16,7 +16,7 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from byref_sandbox.jsontext import collector_paused
 from byref_sandbox.values import flatjson
+from byref_sandbox.values.gathering import is_map_of_records
 
 _HEAD_CHARS: Final = 256 << 10
 _HEAD_RECORDS: Final = 1_000
@@ -65,6 +66,8 @@ class Rules(NamedTuple):
 def from_json(payload: bytes, path: Sequence[str | int], rules: Rules | None = None) -> pd.DataFrame | None:
     """Return the DataFrame of the records at `path`, by the rules above if none are given; None where there is no array of objects, or its value has to be decoded for it."""
     rules = rules or _OURS
+    if any(isinstance(step, list) for step in path):
+        return None
     try:
         if not payload.isascii():
             str(payload, "utf-8")  # msgspec does not look at the encoding
@@ -96,6 +99,8 @@ def is_built_quickly(value: object) -> bool:
 
     If each record has keys of its own, n records of one key each make a table of n × n cells.
     """
+    if is_map_of_records(value):
+        value = list(cast(Any, value).values())
     if isinstance(value, dict):
         return len(value) <= _MAX_FIELDS
     if type(value) is not list or not all(type(record) is dict for record in value):

@@ -172,6 +172,6 @@ def _size_at(value: Any, part: Part) -> int:
     return len(value[part.path[0]]) if part.path else -1
 
 
-def _at(path: tuple[str, ...]) -> str:
+def _at(path: variables.Path) -> str:
     """Return a path in the notation of code, with long keys cut and special characters escaped."""
-    return "".join(f"[{key[:_KEY_CHARS]!r}]" for key in path)
+    return "".join(f"[{str(key)[:_KEY_CHARS]!r}]" for key in path)

@@ -1,0 +1,197 @@
+"""Tables inside a JSON value: arrays of records, and maps of records, at any depth.
+
+They are found on the nodes of the schema, which have counted the objects of every place, so the value is not read again. Text that
+was matched instead of parsed has no such counts below its long arrays: there only the array itself is a table, whose length is known.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from byref.describe.fit import _overlap as overlap
+from byref.describe.nodes import ARRAY, CONTAINER, INTEGER, NULL, OBJECT, STRING, Node, merge
+from byref.describe.paths import ITEM, KEY, Each, Path
+from byref.describe.rows import Rows
+
+MAX_TABLES: Final = 6
+"""Tables that are told of one value: those that questions are about, as far as rows and columns tell."""
+LEAST_ROWS: Final = 2
+_MAX_PLACES: Final = 2_000
+_MAX_STEPS: Final = 16
+_MAX_EACH: Final = 3
+"""Arrays and maps on the way to one table."""
+_KEY_CHARS: Final = 256
+"""A table behind a longer key is not told of."""
+_LEAST_KEYS: Final = 3
+"""An object with fewer members is taken for a record, however alike they are."""
+_MANY_VALUES: Final = 2_000
+"""Values of a map that are looked at one by one. Where a map has more, its text was parsed: outside of long arrays, text that is
+matched is short."""
+_COLUMNS: Final = 12
+"""Columns of a table that count for its rank."""
+_IDS: Final = ("id", "_id", "uuid", "guid", "key", "number", "sha", "slug", "code", "name")
+"""Members that may tell the items of an array apart, the best first."""
+_MANY_ITEMS: Final = 50_000
+"""Items of an array on the way to a table that are looked at for such a member."""
+_INSIDE: Final = 0.3
+"""How much less a table counts for each array or map that it is inside of."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """An array or a map of records, or what all arrays or maps at one place hold together."""
+
+    path: Path
+    """The path to each of its records, whose last step is `ITEM` or `KEY`: `repos.*.data.pulls[]`."""
+    rows: int
+    """The exact number of its records."""
+    node: Node
+    """What is known of its records."""
+    ids: Mapping[int, str] = field(default_factory=dict)
+    """For arrays on the way to it, by the number of their step in the path: the member that tells their items apart, if one does."""
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one array, or one map, of the value, and not gathered from several."""
+        return not any(isinstance(step, Each) for step in self.path[:-1])
+
+    @property
+    def worth(self) -> float:
+        """Its rank: the more cells, the higher, and the deeper inside others, the lower."""
+        columns = len(self.node.members) + (self.node.rest is not None)
+        inside = sum(isinstance(step, Each) for step in self.path[:-1])
+        return self.rows * min(columns, _COLUMNS) * _INSIDE**inside
+
+
+def tables(value: object, node: Node, most: int = MAX_TABLES) -> list[Table]:
+    """Return the tables inside a value that matter most, at most `most`, the first of them first.
+
+    `node` is what the schema of the value knows (`Schema.node`). In the value `Rows` may stand for long arrays.
+    """
+    found = [table for table in _found(value, node) if table.rows >= LEAST_ROWS]
+    found.sort(key=lambda table: -table.worth)  # stable: of equals the one that comes first
+    return [table if table.is_one else replace(table, ids=_ids(value, node, table.path)) for table in found[:most]]
+
+
+def below_map(node: Node) -> Node | None:
+    """Return what the values of a map have in common; None for an object whose keys name fields.
+
+    An object is a map if keys of it were folded, or if all its values that are no scalars are alike: its keys are ids, say. A key
+    that each of several objects has names a field.
+    """
+    inner = [member for member in node.members.values() if member.kinds & CONTAINER]
+    if node.rest is not None:
+        kind = node.rest.kinds & CONTAINER
+        return node.rest if kind in (ARRAY, OBJECT) and not any(member.kinds & kind for member in inner) else None
+    if len(inner) < _LEAST_KEYS or (node.objects > 1 and node.required):
+        return None
+    kinds = {member.kinds & CONTAINER for member in inner}
+    if kinds not in ({ARRAY}, {OBJECT}) or not overlap(inner):
+        return None
+    return merge(inner)
+
+
+class _Place(NamedTuple):
+    node: Node
+    path: Path
+    values: Sequence[Any] | None
+    """The values there; None where they are many."""
+    each: int = 0
+
+
+def _found(value: object, node: Node) -> Iterator[Table]:
+    waiting = deque([_Place(node, (), [value])])
+    places = 0
+    while waiting and places < _MAX_PLACES:
+        places += 1
+        place = waiting.popleft()
+        node, path = place.node, place.path
+        if node.is_cut or len(path) >= _MAX_STEPS or place.each > _MAX_EACH:
+            continue
+        kind = node.kinds & ~NULL
+        if kind == ARRAY and node.items is not None:
+            rows = [each for each in place.values or () if type(each) is Rows]
+            if node.items.kinds == OBJECT:
+                counted = node.items.objects
+                if rows:
+                    counted = sum(len(each) for each in place.values or () if type(each) in (list, Rows))
+                if _is_record(node.items):
+                    yield Table((*path, ITEM), counted, node.items)
+            if not rows:
+                waiting.append(_Place(node.items, (*path, ITEM), None, place.each + 1))
+        elif kind == OBJECT:
+            below = below_map(node)
+            waiting.extend(_members(place, below))
+            if below is not None and below.kinds == OBJECT and _is_pure(node) and _is_record(below):
+                yield Table((*path, KEY), below.objects, below)
+
+
+def _is_pure(node: Node) -> bool:
+    """Tell whether all values of a map are records: then the map as a whole is the table."""
+    return all(member.kinds == OBJECT for member in node.members.values())
+
+
+def _is_record(node: Node) -> bool:
+    """Tell whether objects have fields: not all of their keys are data."""
+    return bool(node.members)
+
+
+def _ids(value: object, node: Node, path: Path) -> dict[int, str]:
+    """Return for each array on a path the member of its items that is another one in each, if there is one and they are few."""
+    found: dict[int, str] = {}
+    values: list[Any] = [value]
+    for at, step in enumerate(path[:-1]):
+        below = node.items if step is ITEM else below_map(node) if step is KEY else node.members.get(str(step))
+        if below is None or any(type(one) is Rows for one in values):
+            return found
+        node, values = below, list(islice(_stepped(values, step), _MANY_ITEMS + 1))
+        if len(values) > _MANY_ITEMS:
+            return found
+        if step is ITEM and node.kinds == OBJECT:
+            for name in _IDS:
+                member = node.members.get(name)
+                if member is None or member.kinds not in (STRING, INTEGER) or name not in (node.required or ()):
+                    continue
+                if len({one[name] for one in values}) == len(values):
+                    found[at] = name
+                    break
+    return found
+
+
+def _stepped(values: Sequence[Any], step: str | Each) -> Iterator[Any]:
+    if step is ITEM:
+        return (one for each in values if type(each) is list for one in each)
+    if step is KEY:
+        return (one for each in values if type(each) is dict for one in each.values())
+    return (each[step] for each in values if type(each) is dict and step in each)
+
+
+def _members(place: _Place, below: Node | None) -> Iterator[_Place]:
+    """The places below an object: one for all values of a map, else one for each member."""
+    node, path, values = place.node, place.path, place.values
+    if below is None:
+        for key, member in node.members.items():
+            if member.kinds & CONTAINER and len(key) <= _KEY_CHARS and _is_utf8(key):
+                its = None if values is None else [one[key] for one in values if type(one) is dict and key in one]
+                yield _Place(member, (*path, key), its, place.each)
+        return
+    if values is not None:
+        inner = [each for one in values if type(one) is dict for each in one.values()]
+        if len(inner) <= _MANY_VALUES:
+            yield _Place(below, (*path, KEY), inner, place.each + 1)
+            return
+        if any(type(each) is Rows for each in inner):  # of a stream: what is below is not counted
+            return
+    yield _Place(below, (*path, KEY), None, place.each + 1)
+
+
+def _is_utf8(key: str) -> bool:
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

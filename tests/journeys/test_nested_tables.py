@@ -1,0 +1,143 @@
+"""Tables inside an output are names of their own: in code, in every tool, in any process, however the output is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from byref import Engine, Session
+from byref.artifacts.variables import parts_with_tables
+from byref.describe.tables import tables
+from byref.ingest.envelope.base import Brief
+from byref.ingest.envelope.variables import VariablesBuilder
+from byref.stores import MemoryStore
+from byref_sandbox import Every, Sandbox
+
+TOOLS = ["code_interpreter", "artifact_jq", "artifact_grep", "artifact_read", "artifact_sql", "list_artifacts"]
+TOOLS += ["get_artifact", "retrieve_offloaded_content"]
+
+
+def pulls_of(repos: int) -> dict[str, Any]:
+    def pull(repo: int, number: int) -> dict[str, Any]:
+        labels = [{"name": f"l{n}"} for n in range(number % 3)]
+        return {"number": 1_000 * repo + number, "title": f"pull {number}", "user": {"login": "x"}, "labels": labels}
+
+    repositories = {
+        f"org/r{repo}": {"stars": repo, "data": {"pulls": [pull(repo, number) for number in range(100 + repo)]}}
+        for repo in range(repos)
+    }
+    return {"repos": repositories, "search": {"hits": {"nodes": [{"id": n, "score": n / 7} for n in range(300)]}}}
+
+
+VALUE = pulls_of(5)
+PULLS = [{"repos_key": repo, **pull} for repo, about in VALUE["repos"].items() for pull in about["data"]["pulls"]]
+LABELS = sum(len(pull["labels"]) for pull in PULLS)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def bound() -> Iterator[None]:
+    begin = VariablesBuilder.__init__
+
+    def with_tables(self: VariablesBuilder, brief: Brief) -> None:
+        begin(self, brief)
+        [measured] = brief.blocks
+        assert measured.schema is not None
+        found = tables(self._value, measured.schema.node)
+        self.parts = parts_with_tables(brief.prepared.tool, self._value, measured.shape, found)
+        self._sizes = [part.rows or 0 for part in self.parts]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(VariablesBuilder, "__init__", with_tables)
+        yield
+
+
+def opened(engine: Engine, tenant: str) -> Session:
+    return engine.session("chat", tenant=tenant, tools=TOOLS, context_window=200_000)
+
+
+def checked(session: Session) -> None:
+    """Everything that can name a table, by what it answers."""
+
+    def text(tool: str, **arguments: Any) -> str:
+        reply = session.call(tool, arguments)
+        assert not reply.is_error, reply.text
+        return reply.text
+
+    assert session.variable("pulls").value() == PULLS
+    said = session.run(
+        """{
+            "ends": pulls[:3] + pulls[-3:],
+            "lists": [len(pulls), type(pulls).__name__, type(pulls[0]).__name__, len(labels), labels[0]],
+            "frames": [len(df(pulls)), len(pd.DataFrame(pulls)), len(df("pulls")), int(df(pulls).number.sum())],
+            "by repository": df(pulls).groupby("repos_key").size().to_dict(),
+            "a map": [type(repos).__name__, repos["org/r1"]["stars"], list(df(repos)["key"])],
+            "the very objects": nodes[3] is get_all["search"]["hits"]["nodes"][3]
+            and pulls[1]["labels"] is get_all["repos"]["org/r0"]["data"]["pulls"][1]["labels"],
+        }"""
+    )
+    assert said.error is None, said.error
+    assert said.value == {
+        "ends": PULLS[:3] + PULLS[-3:],
+        "lists": [510, "list", "dict", LABELS, {"repos_key": "org/r0", "pulls_number": 1, "name": "l0"}],
+        "frames": [510, 510, 510, sum(pull["number"] for pull in PULLS)],
+        "by repository": {f"org/r{n}": 100 + n for n in range(5)},
+        "a map": ["dict", 1, list(VALUE["repos"])],
+        "the very objects": True,
+    }
+    given = {"all": "$pulls", "one": "$pulls.7.title", "many": [{"$var": "pulls", "jq": "map(.number) | max"}]}
+    assert session.resolve(given) == {"all": PULLS, "one": "pull 7", "many": [4103]}
+    assert session.resolve({"a": {"$var": "pulls", "path": "[0].user.login"}}) == {"a": "x"}
+    assert session.resolve({"a": {"$var": "$pulls", "jq": ".[1].labels"}}) == {"a": PULLS[1]["labels"]}
+    assert text("artifact_jq", artifact_id="pulls", expression="length") == "510"
+    assert json.loads(text("artifact_jq", artifact_id="$pulls", expression=".[2]")) == PULLS[2]
+    assert text("artifact_jq", artifact_id="pulls", expression="map(.number) | add") == str(
+        sum(pull["number"] for pull in PULLS)
+    )
+    assert text("artifact_jq", artifact_id="nodes", expression="map(select(.id > 297)) | length") == "2"
+    assert "org/r4" in text("artifact_grep", artifact_id="pulls", pattern='"number":4007,', context_lines=0)
+    assert '{"repos_key":"org/r0","number":0,' in text("artifact_read", artifact_id="pulls", start_line=2, end_line=2)
+    sql = "SELECT repos_key, count(*) AS n FROM $pulls GROUP BY 1 ORDER BY n DESC LIMIT 1"
+    assert "org/r4 | 104" in text("artifact_sql", query=sql)
+    assert "org/r2 | 2" in text("artifact_sql", query="SELECT key, stars FROM $repos WHERE stars = 2")
+    joined = "SELECT sum(r.stars) AS s FROM $pulls p JOIN $repos r ON p.repos_key = r.key"
+    assert str(sum(n * (100 + n) for n in range(5))) in text("artifact_sql", query=joined)
+    assert '"repos_key":"org/r0"' in text("get_artifact", pointer_or_name="pulls")
+    assert '"repos_key":"org/r0"' in text("retrieve_offloaded_content", reference="pulls", line_range={"start": 1})
+
+
+@pytest.mark.postgresql("a path of many places is stored as text of another form, and read again")
+def test_a_table_is_a_name_everywhere(engine: Engine, tenant: str) -> None:
+    session = opened(engine, tenant)
+    result = session.process(VALUE, tool="get_all")
+    found = {variable.name: (variable.shape, variable.path) for variable in result.variables}
+    number = Every("[]", "pulls_number", "number")
+    assert found == {
+        "get_all": ("object(2 keys)", ()),
+        "pulls": ("array(510) of object(5 keys)", ("repos", Every("*", "repos_key"), "data", "pulls", Every("[]"))),
+        "nodes": ("array(300) of object(2 keys)", ("search", "hits", "nodes")),
+        "labels": (
+            f"array({LABELS}) of object(3 keys)",
+            ("repos", Every("*", "repos_key"), "data", "pulls", number, "labels", Every("[]")),
+        ),
+        "repos": ("map(5) of object(2 keys)", ("repos",)),
+        "search": ("object(1 key)", ("search",)),
+    }
+    again = opened(engine, tenant)
+    assert {variable.name: (variable.shape, variable.path) for variable in again.variables()} == found
+    checked(again)
+
+
+def test_an_output_in_a_store_has_them_too(tenant: str, sandbox: Sandbox) -> None:
+    with Engine("sqlite:///:memory:", blobs=MemoryStore(), interpreter=sandbox) as engine:
+        opened(engine, tenant).process(json.dumps(VALUE), tool="get_all")
+        checked(opened(engine, tenant))
+
+
+@pytest.mark.slow
+def test_the_language_alone_has_them_too(tenant: str) -> None:
+    with Engine("sqlite:///:memory:", jail="language-only") as engine:
+        opened(engine, tenant).process(json.dumps(VALUE), tool="get_all")
+        checked(opened(engine, tenant))
