@@ -44,7 +44,8 @@ NUMBERS = {
 WORDS = {
     "mode": ["auto", "variables", "artifact", "truncate"],
     "plaintext": ["auto", "wholesale", "truncate", "artifact"],
-    "envelope_form": ["variables", "references", "pointers", "previews"],
+    "envelope_form": ["outline", "variables", "references", "pointers", "previews"],
+    "schema_form": ["short", "json-schema"],
     "errors": ["truncate", "inline"],
     "on_storage_failure": ["truncate", "raise"],
     "trusted_instructions": ["mappers", "all", "none"],
@@ -198,7 +199,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 DEFAULTS = {
     "enabled": True, "mode": "auto", "plaintext": "auto", "wholesale_tokens": 20_000,
-    "envelope_form": "variables", "context_percentage": 0.25, "min_threshold_bytes": 4_096, "max_threshold_bytes": 1_048_576, "headroom_percentage": 0.70, "max_result_tokens": 7_000,
+    "envelope_form": "variables", "schema_form": "short", "context_percentage": 0.25, "min_threshold_bytes": 4_096, "max_threshold_bytes": 1_048_576, "headroom_percentage": 0.70, "max_result_tokens": 7_000,
     "max_output_bytes": None, "preview_tokens": 1_000, "preview_chars": 200, "envelope_tokens": None,
     "truncate_tokens": 2_500, "errors": "truncate", "on_storage_failure": "truncate", "default_context_window": 128_000,
     "reply_tokens": 4_000, "image_tokens": 1_600, "trusted_instructions": "mappers",
@@ -208,7 +209,7 @@ DEFAULTS = {
     "run_output_bytes": 100_000, "run_result_bytes": 64 << 20, "run_recursion_depth": 1_000,
 }  # fmt: skip
 OTHERS: dict[str, Any] = {
-    "enabled": False, "mode": "truncate", "plaintext": "wholesale", "wholesale_tokens": 30_000, "envelope_form": "previews", "context_percentage": 0.5,
+    "enabled": False, "mode": "truncate", "plaintext": "wholesale", "wholesale_tokens": 30_000, "envelope_form": "previews", "schema_form": "json-schema", "context_percentage": 0.5,
     "min_threshold_bytes": 5_000, "max_threshold_bytes": 500_000, "headroom_percentage": 0.5, "max_result_tokens": 9_000,
     "max_output_bytes": 90_000, "preview_tokens": 500, "preview_chars": 100, "envelope_tokens": 800, "truncate_tokens": 700,
     "errors": "inline", "on_storage_failure": "raise", "default_context_window": 64_000, "reply_tokens": 900,

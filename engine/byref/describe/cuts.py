@@ -146,7 +146,7 @@ class _Cutter:
 
     def cut(self, value: Any, room: int, path: str, depth: int) -> Any:
         if self._within(value, room) <= room:
-            return _plain(value)
+            return plain(value)
         if type(value) is dict:
             return self._object(value, room if depth < _DEPTH else 0, path, depth + 1)
         if type(value) is list or type(value) is Rows:
@@ -154,8 +154,8 @@ class _Cutter:
         if type(value) is str:
             return self._string(value, room, path)
         if type(value) is int:
-            return self._string(_digits(value), room, path)
-        return _plain(value)
+            return self._string(digits(value), room, path)
+        return plain(value)
 
     def _gap(self, kind: Kind, path: str, kept: int, omitted: int, sample: Sequence[Any] = ()) -> Gap:
         gap = Gap(kind, path or "$", kept, omitted, sample)
@@ -181,11 +181,11 @@ class _Cutter:
         if head:
             shown: list[Any] = []
             for value in start[:head]:
-                shown.append(_plain(value))
+                shown.append(plain(value))
             if head + tail < count:
                 shown.append(self._items_gap(values, head, tail, path))
             for value in end[len(end) - tail :]:
-                shown.append(_plain(value))
+                shown.append(plain(value))
             return shown
         if left < _LEAST:
             return [self._items_gap(values, 0, 0, path)]
@@ -229,7 +229,7 @@ class _Cutter:
                 :_SAMPLES
             ]
             omitted = len(value) - len(shown)
-            shown[_mark(value)] = self._gap("keys", path, len(shown), omitted, left_out)
+            shown[mark_in(value)] = self._gap("keys", path, len(shown), omitted, left_out)
         return shown
 
     def _key(self, key: str, path: str) -> str:
@@ -292,7 +292,7 @@ def _is_small(value: object) -> bool:
     return type(value) not in (dict, list) and size_within(value, _SMALL) <= _SMALL
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a copy that any strict JSON encoder writes: NaN and infinities as strings, lone surrogates as escapes.
 
     The recursion is bounded: a value that was found to fit nests no deeper than `room.LEVELS`.
@@ -304,23 +304,23 @@ def _plain(value: Any) -> Any:
             name = encodable(key)
             while name in members:
                 name += "_"
-            members[name] = _plain(member)
+            members[name] = plain(member)
         return members
     if kind is list:
         elements = []
         for element in value:
-            elements.append(_plain(element))
+            elements.append(plain(element))
         return elements
     if kind is str:
         return encodable(value)
     if kind is float and not isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     if kind is int and value.bit_length() > 3 * _DIGITS:
-        return _digits(value)
+        return digits(value)
     return value
 
 
-def _digits(value: int) -> str:
+def digits(value: int) -> str:
     return str(value) if value.bit_length() <= 3 * _DIGITS else hex(value)
 
 
@@ -330,7 +330,7 @@ def _join(path: str, key: str) -> str:
     return joined if len(joined) <= _PATH else f"…{joined[1 - _PATH :]}"
 
 
-def _mark(value: dict[str, Any]) -> str:
+def mark_in(value: dict[str, Any]) -> str:
     mark = "..."
     while mark in value:
         mark += "."

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from copy import copy
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from byref.describe.jsontext import compact, encodable
+from byref.describe.maps import fold, overlap
 from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, merge
 from byref.describe.room import example_shares, shares
 from byref.describe.search import most_within
@@ -46,15 +46,18 @@ class _Candidate(NamedTuple):
         return cls(schema, measure(compact(schema)))
 
 
-def render(node: Node) -> _Json:
-    """Return the schema of all values of the node, as genson writes it; folded keys become `additionalProperties`."""
+def render(node: Node, *, required: bool = True) -> _Json:
+    """Return the schema of all values of the node, as genson writes it; folded keys become `additionalProperties`.
+
+    Without `required` it does not say which keys every object has.
+    """
     name = _SINGLE.get(node.kinds)
     if name is not None:
         return {"type": name}
     types = _types(node)
     shapes: list[_Json] = []
     for kind in _containers(node):
-        shape = _render_array(node) if kind is ARRAY else _render_object(node)
+        shape = _render_array(node, required) if kind is ARRAY else _render_object(node, required)
         if len(shape) == 1:
             types.append(shape["type"])
         else:
@@ -62,19 +65,20 @@ def render(node: Node) -> _Json:
     return _combine(types, shapes)
 
 
-def fit(node: Node, budget: int, measure: Callable[[str], int], *, head: _Json) -> _Json:
+def fit(node: Node, budget: int, measure: Callable[[str], int], *, head: _Json, is_terse: bool = False) -> _Json:
     """Return the most detailed schema of at most `budget` tokens; a complete schema begins with the members of `head`.
 
+    A terse schema says which keys are required only if all of it fits.
     Keys with lone surrogates are folded, because strict JSON text cannot hold them. Raises ValueError if not even `{}` fits.
     """
     try:
-        return _fit(node, budget, measure, head)
+        return _fit(node, budget, measure, head, is_terse)
     except UnicodeEncodeError:
-        return _fit(_encodable(node), budget, measure, {})
+        return _fit(_encodable(node), budget, measure, {}, is_terse)
 
 
-def _fit(node: Node, budget: int, measure: Callable[[str], int], head: _Json) -> _Json:
-    fitting = _Fitting()
+def _fit(node: Node, budget: int, measure: Callable[[str], int], head: _Json, is_terse: bool) -> _Json:
+    fitting = _Fitting(required=not is_terse)
     # Rendering and counting tokens are slow for huge schemas, so an estimate in characters decides whether to try at all.
     size = fitting.size(node)
     most = _MOST * budget
@@ -100,7 +104,7 @@ def _fit(node: Node, budget: int, measure: Callable[[str], int], head: _Json) ->
 
 def _encodable(node: Node) -> Node:
     """Fold, at every level, keys that hold lone surrogates."""
-    node = _fold(node, [key for key in node.members if encodable(key) != key])
+    node = fold(node, [key for key in node.members if encodable(key) != key])
     for key, member in node.members.items():
         node.members[key] = _encodable(member)
     if node.items is not None:
@@ -110,20 +114,11 @@ def _encodable(node: Node) -> Node:
     return node
 
 
-def _fold(node: Node, keys: Sequence[str]) -> Node:
-    """Return a copy of the node with these keys folded."""
-    folded = copy(node)
-    folded.members = dict(node.members)
-    folded.rest_keys = dict(node.rest_keys)
-    if keys:
-        folded.fold(keys)
-    return folded
-
-
 class _Fitting:
     """The state of one fitting: the sizes of nodes, and nodes with folded keys, are computed once and shared by all tries."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, required: bool) -> None:
+        self._with_required = required
         self._sizes: dict[Node, int] = {}
         self._folded: dict[Node, Node] = {}
 
@@ -139,7 +134,7 @@ class _Fitting:
             size += 33
             for key, member in node.members.items():
                 size += len(key) + 4 + self.size(member)
-            for key in node.required or ():
+            for key in (node.required or ()) if self._with_required else ():
                 size += len(key) + 3
             if node.rest is not None:
                 size += 25 + _NOTE + _NAMED + self.size(node.rest)
@@ -149,7 +144,7 @@ class _Fitting:
     def cut(self, node: Node, room: int) -> _Json:
         """Return a schema of the node in about `room` characters."""
         if self.size(node) <= room:
-            return render(node)
+            return render(node, required=self._with_required)
         types = _types(node)
         shapes: list[_Json] = []
         containers = _containers(node)
@@ -178,11 +173,11 @@ class _Fitting:
 
     def _cut_object(self, node: Node, room: int) -> _Json:
         if self._size_of(node, OBJECT) <= room:
-            return _render_object(node)
+            return _render_object(node, self._with_required)
         # First members that share a shape become one; only then members are left out, because that loses more.
         node = self._fold_alike(node)
         if self._size_of(node, OBJECT) <= room:
-            return _render_object(node)
+            return _render_object(node, self._with_required)
         keys = list(node.members)
         left = room - 33
         if left < _NOTE // 2:
@@ -195,7 +190,7 @@ class _Fitting:
             left -= _NOTE
             shown = list(_affordable(keys, left - (left // 3 if rest is not None else 0)))
             required = []
-            cut = _fold(node, keys[len(shown) :])
+            cut = fold(node, keys[len(shown) :])
             rest, rest_keys = cut.rest, cut.rest_keys
         elif rest is not None:
             left -= _NOTE
@@ -218,6 +213,8 @@ class _Fitting:
         return schema
 
     def _required(self, node: Node, room: int) -> list[str]:
+        if not self._with_required:
+            return []
         # The list of required keys repeats their names, so it is shown only if it takes at most a quarter of the room.
         names = sorted((node.required or set()) & node.members.keys())
         return names if 4 * sum(len(key) + 3 for key in names) <= room else []
@@ -235,25 +232,13 @@ class _Fitting:
                 groups[member.kinds].append(key)
         folded = node
         for keys in groups.values():
-            if len(keys) < _ALIKE or not _overlap([node.members[key] for key in keys]):
+            if len(keys) < _ALIKE or not overlap([node.members[key] for key in keys]):
                 continue
             members = [node.members[key] for key in keys]
             if 2 * self.size(merge(members)) <= sum(map(self.size, members)):
-                folded = _fold(folded, keys)
+                folded = fold(folded, keys)
         self._folded[node] = folded
         return folded
-
-
-def _overlap(nodes: list[Node]) -> bool:
-    """Tell whether the nodes may share a shape: folding them would save at least half of the keys directly below them.
-
-    It is a quick test, made before the nodes are merged.
-    """
-    while nodes and all(node.items is not None for node in nodes):
-        nodes = [node.items for node in nodes if node.items is not None]
-    keys = [key for node in nodes for key in node.members]
-    rests = sum(node.rest is not None for node in nodes)
-    return 2 * (len(set(keys)) + (rests > 0)) <= max(len(keys) + rests, 2)
 
 
 def _types(node: Node) -> list[str]:
@@ -276,25 +261,25 @@ def _combine(types: list[str], shapes: list[_Json]) -> _Json:
     return {"anyOf": shapes} if shapes else {}
 
 
-def _render_array(node: Node) -> _Json:
+def _render_array(node: Node, required: bool) -> _Json:
     if node.items is None or not node.items.kinds:
         return {"type": "array", **_below(node)}
-    return {"type": "array", "items": render(node.items)}
+    return {"type": "array", "items": render(node.items, required=required)}
 
 
-def _render_object(node: Node) -> _Json:
+def _render_object(node: Node, required: bool) -> _Json:
     schema: _Json = {"type": "object", **_below(node)}
     if node.members:
         properties = {}
         for key, member in node.members.items():
-            properties[key] = render(member)
+            properties[key] = render(member, required=required)
         schema["properties"] = properties
-    if node.required:
-        required = node.required if node.rest is None else node.required & node.members.keys()
-        if required:
-            schema["required"] = sorted(required)
+    if node.required and required:
+        names = node.required if node.rest is None else node.required & node.members.keys()
+        if names:
+            schema["required"] = sorted(names)
     if node.rest is not None:
-        schema["additionalProperties"] = render(node.rest)
+        schema["additionalProperties"] = render(node.rest, required=required)
         schema["description"] = _describe(node.rest_keys, named=True, more=bool(node.members))
     return schema
 

@@ -20,7 +20,18 @@ SIMPLE: Final = NULL | BOOLEAN | INTEGER | STRING
 class Node:
     """The observations at one place: the kinds of its values, the items of its arrays, and the members of its objects."""
 
-    __slots__ = ("arrays_first", "is_cut", "items", "kinds", "members", "objects", "required", "rest", "rest_keys")
+    __slots__ = (
+        "arrays_first",
+        "is_cut",
+        "is_sampled",
+        "items",
+        "kinds",
+        "members",
+        "objects",
+        "required",
+        "rest",
+        "rest_keys",
+    )
 
     def __init__(self) -> None:
         self.kinds = 0
@@ -30,6 +41,8 @@ class Node:
         """Whether containers at this place were skipped because they nest too deeply."""
         self.objects = 0
         """The number of objects seen."""
+        self.is_sampled = False
+        """Whether further objects were matched by an expression and not counted."""
         self.items: Node | None = None
         self.members: dict[str, Node] = {}
         self.required: set[str] | None = None
@@ -37,6 +50,11 @@ class Node:
         self.rest: Node | None = None
         """The values of all folded keys, as one place; None if no key was folded."""
         self.rest_keys: dict[str, None] = {}
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one object is all that is at this place."""
+        return self.objects == 1 and not self.is_sampled
 
     def fold(self, keys: Iterable[str]) -> None:
         """Move the values of `keys` into one common place, `rest`."""
@@ -84,6 +102,7 @@ def merge(nodes: Sequence[Node]) -> Node:
             merged.arrays_first = node.arrays_first
         merged.kinds |= node.kinds
         merged.is_cut |= node.is_cut
+        merged.is_sampled |= node.is_sampled
         merged.objects += node.objects
         merged.rest_keys.update(node.rest_keys)
         if node.items is not None:

@@ -9,6 +9,7 @@ from byref.describe.alike import Alike
 from byref.describe.columns import CHUNK, Abridged, Inference, NotPlain, TooDeep
 from byref.describe.fit import fit, render
 from byref.describe.nodes import Node, cut_at
+from byref.describe.outline import Outline
 
 __all__ = ["Abridged", "Elements", "NotPlain", "Schema", "TooDeep", "infer"]
 
@@ -34,6 +35,11 @@ class Schema:
         """What was observed at the value's own place; places below it are folded as `folded` says."""
         return self._node
 
+    @property
+    def outline(self) -> Outline:
+        """The schema as types, which are written in a short notation."""
+        return Outline(self._node, self._value)
+
     def full(self) -> dict[str, object]:
         """Return the schema that `genson.SchemaBuilder` builds from the value, down to the deepest level that is described.
 
@@ -43,13 +49,16 @@ class Schema:
         node = Inference(fold=False, plain=True).read(self._value) if self.folded else self._node
         return {"$schema": SCHEMA_URI, **render(node)}
 
-    def fitted(self, budget: int, measure: Callable[[str], int]) -> dict[str, object]:
+    def fitted(self, budget: int, measure: Callable[[str], int], *, is_terse: bool = False) -> dict[str, object]:
         """Return the schema in at most `budget` tokens of compact JSON, counted by `measure`.
+
+        A terse schema has no `$schema`, and `required` only if all of it fits.
 
         It is the full schema if that fits and no map was folded. Otherwise it is more general: every value that is valid against
         the full schema is valid against it, and `description` names the omissions. Raises ValueError if not even `{}` fits.
         """
-        return fit(self._node, budget, measure, head={} if self.folded else {"$schema": SCHEMA_URI})
+        head = {} if self.folded or is_terse else {"$schema": SCHEMA_URI}
+        return fit(self._node, budget, measure, head=head, is_terse=is_terse)
 
 
 class Elements:

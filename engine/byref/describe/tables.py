@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from byref.describe.fit import _overlap as overlap
+from byref.describe.maps import overlap
 from byref.describe.nodes import ARRAY, CONTAINER, INTEGER, NULL, OBJECT, STRING, Node, merge
 from byref.describe.paths import ITEM, KEY, Each, Path
 from byref.describe.rows import Rows

@@ -21,7 +21,7 @@ from byref.conversation import room
 from byref.conversation.scope import Scope
 from byref.db.payloads import uri_of
 from byref.describe.shape import kind_of
-from byref.ingest.envelope import FORMS, Brief, Builder, Form, Reference, Rendered, TruncatedBuilder, VariablesBuilder
+from byref.ingest.envelope import FORMS, Brief, Builder, Form, Reference, Rendered, TruncatedBuilder
 from byref.ingest.envelope.forms import builder_of
 from byref.ingest.outlook import Outlook
 from byref.ingest.prepare import Measured, Prepared
@@ -315,7 +315,7 @@ def _replacement(
     brief = Brief(prepared, blocks, share, outlook.given.first, _seen(prepared, outlook))
     builder = builder_of(route, brief)
     artifacts = [_artifact(prepared, block) for block in blocks]
-    if isinstance(builder, VariablesBuilder):
+    if builder.parts:
         artifacts[0].parts = builder.parts
     return Replacement(builder, blocks, artifacts)
 
@@ -367,7 +367,7 @@ def _rehearsed(prepared: Prepared, replacement: Replacement) -> Rendered:
     ]
     names, step = [part.wanted for artifact in artifacts for part in artifact.parts], 1
     # This builder fits its schema and preview beside the names, so it rehearses with the longest likely ones.
-    if isinstance(replacement.builder, VariablesBuilder):
+    if replacement.builder.parts:
         names, step = [f"{name}_99" for name in names], 999_999
     return replacement.builder.render(names, step, kept)
 

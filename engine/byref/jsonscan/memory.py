@@ -274,6 +274,8 @@ class _Array:
         inner = [place for place in self._places if head_end <= place < tail_start]
         inner = inner[:: -(-len(inner) // _SAMPLES)]
         samples = [peek.value_at(self._text, place)[0] for place in inner]
+        for place in places(self._node):
+            place.is_sampled = True
         kinds = Elements()
         kinds.add(self._seen)  # an expression accepts a single number of keys only if all parsed elements had it
         return Rows(self._count, head, tail, samples, kinds.kind, self._node, folded=False)

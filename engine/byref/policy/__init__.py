@@ -19,7 +19,8 @@ Mode = Literal["auto", "variables", "artifact", "truncate"]
 Plaintext = Literal["auto", "wholesale", "truncate", "artifact"]
 Errors = Literal["truncate", "inline"]
 OnStorageFailure = Literal["truncate", "raise"]
-EnvelopeForm = Literal["variables", "references", "pointers", "previews"]
+EnvelopeForm = Literal["outline", "variables", "references", "pointers", "previews"]
+SchemaForm = Literal["short", "json-schema"]
 TrustedInstructions = Literal["mappers", "all", "none"]
 
 INTERPRETER = "code_interpreter"
@@ -59,6 +60,7 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
     "plaintext": checks.choice(Plaintext),
     "wholesale_tokens": checks.optional(checks.integer(1)),
     "envelope_form": checks.choice(EnvelopeForm),
+    "schema_form": checks.choice(SchemaForm),
     "context_percentage": checks.optional(checks.between(0, 1)),
     "min_threshold_bytes": checks.integer(0),
     "max_threshold_bytes": checks.optional(checks.integer(1)),
@@ -176,6 +178,8 @@ class Policy:
     """Tokens above which `plaintext="auto"` truncates text, even if there is room for it; None: only the other bounds apply."""
     envelope_form: EnvelopeForm = "variables"
     """The form of an artifact's envelope; the presets of the same name set it."""
+    schema_form: SchemaForm = "short"
+    """How the envelope form `outline` writes the schema: in a short notation, or as JSON Schema. The other forms have their own."""
     context_percentage: float | None = 0.25
     """Gate for a single output: a fraction of the model's window at 4 bytes a token, clamped between the next two knobs; None:
     off."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from byref.ingest.envelope.base import Brief, Builder, Reference, Rendered
 from byref.ingest.envelope.forms import FORMS, Form, builder_of, envelope_in
 from byref.ingest.envelope.shortened import TruncatedBuilder
-from byref.ingest.envelope.variables import VariablesBuilder
 
 __all__ = [
     "FORMS",
@@ -15,7 +14,6 @@ __all__ = [
     "Reference",
     "Rendered",
     "TruncatedBuilder",
-    "VariablesBuilder",
     "builder_of",
     "envelope_in",
 ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
+from byref.artifacts.variables import Part
 from byref.describe.jsontext import encodable
 from byref.ingest.prepare import Measured, Prepared
 from byref.policy import INTERPRETER, READERS, SQL, Policy
@@ -120,6 +121,8 @@ class Builder(ABC):
     """
 
     route: ClassVar[Route]
+    parts: Sequence[Part] = ()
+    """The variables that are to be bound to parts of the block; the first one is the whole block. Empty if only that is bound."""
 
     def __init__(self, brief: Brief, budget: int) -> None:
         """Take the facts that all builders need from a brief; `budget` is the maximum of the rendered text in tokens."""

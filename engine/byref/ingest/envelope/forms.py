@@ -14,6 +14,7 @@ from typing import Any
 from byref.content import Media
 from byref.ingest.envelope.artifact import ArtifactBuilder, PointerBuilder
 from byref.ingest.envelope.base import Brief, Builder
+from byref.ingest.envelope.outline import OutlineArtifactBuilder, OutlineVariablesBuilder
 from byref.ingest.envelope.previews import PreviewBuilder
 from byref.ingest.envelope.shortened import PlaceholderBuilder, TruncatedBuilder
 from byref.ingest.envelope.variables import VariablesBuilder
@@ -27,6 +28,8 @@ class Form:
 
     builder: Callable[[Brief], Builder]
     """Makes the envelope of the route `artifact`."""
+    variables_builder: Callable[[Brief], Builder] = VariablesBuilder
+    """Makes the envelope of the route `variables`."""
     followers: tuple[str, ...] = FOLLOWING
     """Tools that can follow its reference. `mode="auto"` chooses an artifact only if the session has one of them."""
     binds_variables: bool = False
@@ -41,7 +44,13 @@ class Form:
     """Whether a reference to JSON that arrived as text means the text rather than the parsed data."""
 
 
+def _outline_or_text(brief: Brief) -> Builder:
+    """Return the builder of an artifact that is described if it is structured; text has only a preview."""
+    return OutlineArtifactBuilder(brief) if brief.blocks[0].is_structured else ArtifactBuilder(brief)
+
+
 FORMS: Mapping[EnvelopeForm, Form] = {
+    "outline": Form(_outline_or_text, OutlineVariablesBuilder, binds_variables=True),
     "variables": Form(ArtifactBuilder, binds_variables=True),
     "references": Form(partial(ArtifactBuilder, has_preview=False), followers=READERS),
     "pointers": Form(PointerBuilder, takes_media=True, has_uuids=True, keeps_text=True),
@@ -60,7 +69,7 @@ def builder_of(route: Route, brief: Brief) -> Builder:
         return TruncatedBuilder(brief)
     if isinstance(measured.piece.block, Media):
         return PlaceholderBuilder(brief)
-    return VariablesBuilder(brief) if route is Route.VARIABLES else TruncatedBuilder(brief)
+    return form.variables_builder(brief) if route is Route.VARIABLES else TruncatedBuilder(brief)
 
 
 def envelope_in(route: Route, content: str) -> dict[str, Any] | None:

@@ -1,0 +1,82 @@
+"""Maps among the objects of a value: objects whose keys are data, like ids, dates or names, so that one shape describes all values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from copy import copy
+from typing import Final
+
+from byref.describe.nodes import ARRAY, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, Node
+
+_ALIKE: Final = 4
+"""Minimum members of one shape that make a map; two, if all keys look like data."""
+_SCALARS: Final = 8
+"""Minimum scalar members of one kind that make a map, if most keys look like data."""
+_MANY: Final = 32
+"""Scalar members of one kind from which on a single object is a map, whatever its keys are."""
+_RARE: Final = 16
+"""Minimum scalar members of one kind that make a map, if only some of several objects have each."""
+_LONG_KEY: Final = 40
+
+
+def as_map(node: Node) -> Node:
+    """Return the node with members that are data folded into one place, `rest`; the node itself if there are none.
+
+    Values that share a shape are data, unless their keys belong to each of several objects, as the names of fields do.
+    """
+    if not node.members:
+        return node
+    required = node.required or frozenset[str]()
+    alike: defaultdict[int, list[str]] = defaultdict(list)
+    for key, member in node.members.items():
+        if node.is_single or key not in required or looks_like_data(key):
+            kinds = member.kinds & ~NULL
+            alike[NUMBER if kinds and not kinds & ~(INTEGER | NUMBER) else kinds].append(key)
+    folded = [key for kinds, keys in alike.items() if _are_data(node, kinds, keys) for key in keys]
+    return fold(node, folded) if folded else node
+
+
+def fold(node: Node, keys: Sequence[str]) -> Node:
+    """Return a copy of the node with these keys folded."""
+    folded = copy(node)
+    folded.members, folded.rest_keys = dict(node.members), dict(node.rest_keys)
+    if keys:
+        folded.fold(keys)
+    return folded
+
+
+def overlap(nodes: Sequence[Node]) -> bool:
+    """Tell whether the nodes may share a shape: folding them would save at least half of the keys directly below them.
+
+    It is a quick test, made before the nodes are merged.
+    """
+    while nodes and all(node.items is not None for node in nodes):
+        nodes = [node.items for node in nodes if node.items is not None]
+    keys = [key for node in nodes for key in node.members]
+    rests = sum(node.rest is not None for node in nodes)
+    return 2 * (len(set(keys)) + (rests > 0)) <= max(len(keys) + rests, 2)
+
+
+def looks_like_data(key: str) -> bool:
+    """Tell whether a key is rather an id, a date, a version, a path or a text than the name of a field."""
+    return (
+        key[:1].isdigit()
+        or len(key) > _LONG_KEY
+        or any(mark in key for mark in "/@:")
+        or sum(map(str.isdigit, key[:_LONG_KEY])) > 2
+    )
+
+
+def _are_data(node: Node, kinds: int, keys: Sequence[str]) -> bool:
+    like_data = sum(map(looks_like_data, keys))
+    if kinds in (ARRAY, OBJECT):
+        return len(keys) >= (2 if like_data == len(keys) else _ALIKE) and overlap([node.members[key] for key in keys])
+    if kinds & CONTAINER or not kinds or len(keys) < 2:
+        return False
+    return (
+        like_data == len(keys)
+        or (len(keys) >= _SCALARS and 2 * like_data > len(keys))
+        or (node.is_single and len(keys) >= _MANY)
+        or (not node.is_single and len(keys) >= _RARE and len(keys) >= 2 * len(node.required or ()))
+    )

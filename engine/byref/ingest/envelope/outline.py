@@ -1,0 +1,216 @@
+"""The builders of the default form: the whole shape, the values that code needs, and one complete record.
+
+The tokens of an envelope go first to its fixed parts, then to the shape, then to the example; what one of them leaves over goes to
+the other. Names of variables, values and `omitted` have a share of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from byref.artifacts import variables
+from byref.content import Block
+from byref.describe.example import Example, example
+from byref.describe.jsontext import compact
+from byref.describe.paths import written_key
+from byref.ingest.envelope.base import (
+    ROUNDS,
+    Brief,
+    Builder,
+    Reference,
+    Rendered,
+    access_hints,
+    located,
+    nested,
+    read_there,
+    repeated,
+)
+from byref.policy import INTERPRETER
+from byref.policy.routes import Route
+
+_SCHEMA_SHARE: Final = 0.5
+"""The schema's share of the tokens that the fixed parts leave, if schema and example need more than these."""
+_LISTING_SHARE: Final = 0.25
+"""Share of the budget for the names of variables; further variables are only counted."""
+_OMITTED: Final = 16
+"""Tokens reserved for `omitted`."""
+_LEAST: Final = 16
+"""Minimum tokens of an example."""
+_SHORT_BELOW: Final = 300
+"""Below this budget, the instruction has no example; below half of it, it does not say how to hand data on."""
+
+
+class _OutlineBuilder(Builder):
+    """Fits the shape and an example of a structured block beside the fixed parts."""
+
+    def __init__(self, brief: Brief) -> None:
+        super().__init__(brief, brief.bounded_budget)
+        [measured] = brief.blocks
+        assert isinstance(measured.piece.block, Block) and measured.schema is not None
+        self._value: Any = measured.piece.block.outline
+        self._measured = measured
+        self._schema = measured.schema
+        self._is_json_schema = brief.policy.schema_form == "json-schema"
+        self._most_shown = brief.policy.preview_tokens
+        self._outline = measured.schema.outline
+        self._shape: object = None
+        self._example: Example | None = None
+        self._is_fitted = False
+
+    def _fit(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
+        if self._is_fitted:
+            rendered = self._rendered(names, step, kept)
+            if rendered.tokens <= self.budget:
+                return rendered
+        self._is_fitted, self._shape, self._example = True, "", None
+        rendered = self._rendered(names, step, kept)
+        room = self.budget - rendered.tokens - _OMITTED
+        for _ in range(ROUNDS):
+            self._share(room)
+            rendered = self._rendered(names, step, kept)
+            over = rendered.tokens - self.budget
+            if over <= 0:
+                break
+            room -= over + 4
+        return rendered
+
+    def _share(self, room: int) -> None:
+        """Divide a room in tokens between the shape and the example."""
+        self._shape, used, is_whole = self._shaped(max(int(room * _SCHEMA_SHARE), 4))
+        self._example = self._exampled(room - used)
+        left = room - used - (0 if self._example is None else self._example.tokens)
+        if not is_whole and left > room // 16:
+            self._shape, used, _ = self._shaped(used + left)
+
+    def _shaped(self, budget: int) -> tuple[object, int, bool]:
+        """Return the shape in at most this many tokens, its tokens, and whether it is whole."""
+        if self._is_json_schema:
+            with suppress(ValueError):
+                schema = self._schema.fitted(budget, self.count, is_terse=True)
+                return schema, self.count(compact(schema)), False
+            return {}, 1, False
+        outlined = self._outline.fitted(budget, lambda text: self.count(compact(text)))
+        return ("", 1, False) if outlined is None else (outlined.text, outlined.tokens, outlined.is_whole)
+
+    def _exampled(self, budget: int) -> Example | None:
+        if budget < _LEAST:
+            return None
+        return example(self._value, self._outline, budget=min(budget, self._most_shown), measure=self.count)
+
+    def _parts(self) -> dict[str, Any]:
+        """Return the members of the envelope that describe the data."""
+        shown = self._example
+        omitted: dict[str, Any] | None = None
+        if shown is None or not shown.is_whole:
+            omitted = {"tokens": max(self._measured.tokens - (0 if shown is None else shown.tokens), 1)}
+        if self._schema.cut_at is not None:
+            omitted = {**(omitted or {}), "deeper": nested(self._schema.cut_at)}
+        return {"schema": self._shape, "preview": None if shown is None else shown.value, "omitted": omitted}
+
+    @property
+    def _is_incomplete(self) -> bool:
+        return self._example is None or not self._example.is_whole or self._schema.cut_at is not None
+
+    def _rendered(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
+        envelope = self._envelope(names, step, kept)
+        return Rendered(compact(envelope), self.count, envelope)
+
+    def _envelope(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class OutlineVariablesBuilder(_OutlineBuilder):
+    """Describes structured data that is bound to variables of the code interpreter."""
+
+    route = Route.VARIABLES
+
+    def __init__(self, brief: Brief) -> None:
+        super().__init__(brief)
+        tool, policy = brief.prepared.tool, brief.policy
+        self.parts = variables.parts(tool, self._value, self._measured.shape, policy.tool(tool).names)
+        """The variables: one for the whole, and one for each top-level array or object."""
+
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
+        """Fill in the names. Shape and example are fitted the first time, and again only if the names have become too long."""
+        return self._fit(names, step, kept)
+
+    def _envelope(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> dict[str, Any]:
+        alias = f"var_step_{step}"
+        listing = self._listing(names, alias)
+        again = repeated(step, self.repeats)
+        return {
+            "variables": listing,
+            **(located(kept[0]) if kept else {}),
+            **self._parts(),
+            "instruction": f"{again} {self._instruction(names, listing, alias)}".lstrip(),
+        }
+
+    def _listing(self, names: Sequence[str], alias: str) -> dict[str, str]:
+        """Return as many names as a share of the budget holds, and count the rest. A long name of the whole becomes its alias."""
+        room = self.budget * _LISTING_SHARE
+        listing: dict[str, str] = {}
+        for name, part in zip(names, self.parts, strict=True):
+            about = (
+                part.shape
+                if part.path in ((), (name,))
+                else f"{part.shape}, at {'.'.join(map(written_key, part.path))}"
+            )
+            room -= self.count(name + about) + 4
+            if listing and room < 0:
+                more = len(names) - len(listing)
+                listing["…"] = f"{more:,} more {'variable' if more == 1 else 'variables'}"
+                break
+            listing[name if room >= 0 else alias] = about
+        return listing
+
+    def _instruction(self, names: Sequence[str], listing: dict[str, str], alias: str) -> str:
+        sizes = {name: _size_at(self._value, part.path) for name, part in zip(names, self.parts, strict=True)}
+        best = max((name for name in names if name in listing), key=sizes.__getitem__, default=alias)
+        state = "INCOMPLETE: do not infer the rest" if self._is_incomplete else "preview is all of it"
+        text = f"{state};"
+        if INTERPRETER in self.tools:
+            text += f" compute with {INTERPRETER}"
+            text += f", e.g. len({best})." if self.budget >= _SHORT_BELOW else "."
+        elif readers := list(access_hints(self.tools, structured=True)):
+            text += f" {', '.join(readers)} take{'s' if len(readers) == 1 else ''} a variable's name."
+        else:
+            text += " the variables hold all of it."
+        return f'{text} "${best}" hands it to another tool.' if self.budget >= _SHORT_BELOW // 2 else text
+
+
+class OutlineArtifactBuilder(_OutlineBuilder):
+    """Describes structured data that the session's readers can follow by an artifact's id."""
+
+    route = Route.ARTIFACT
+
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
+        """Fill in the artifact's id; shape and example get the tokens that the fixed parts leave."""
+        return self._fit(names, step, kept)
+
+    def _envelope(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> dict[str, Any]:
+        reference = kept[0] if kept else Reference("")
+        block = self._measured.piece.block
+        assert isinstance(block, Block)
+        hints = access_hints(
+            self.tools, structured=True, name=names[0] if names else None, tiny=self.budget < _SHORT_BELOW // 2
+        )
+        if not hints and (there := read_there(reference)):
+            hints = {"location": there}
+        again = repeated(step, self.repeats)
+        state = "INCOMPLETE: do not infer the rest." if self._is_incomplete else "preview is all of it."
+        return {
+            "artifact_id": reference.id,
+            **located(reference),
+            "size_bytes": self._measured.size,
+            "line_count": block.line_count,
+            **self._parts(),
+            "how_to_access": hints,
+            "note": f"{again} {state}".lstrip(),
+        }
+
+
+def _size_at(value: Any, path: tuple[str, ...]) -> int:
+    """Return the number of elements at a part; the largest part makes the best example."""
+    return len(value[path[0]]) if path else -1
