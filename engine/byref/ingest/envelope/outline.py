@@ -14,7 +14,7 @@ from byref.artifacts import variables
 from byref.content import Block
 from byref.describe.example import Example, example
 from byref.describe.jsontext import compact
-from byref.describe.paths import written_key
+from byref.describe.tables import tables
 from byref.ingest.envelope.base import (
     ROUNDS,
     Brief,
@@ -29,6 +29,7 @@ from byref.ingest.envelope.base import (
 )
 from byref.policy import INTERPRETER
 from byref.policy.routes import Route
+from byref_sandbox.values.data import at_path
 
 _SCHEMA_SHARE: Final = 0.5
 """The schema's share of the tokens that the fixed parts leave, if schema and example need more than these."""
@@ -129,8 +130,11 @@ class OutlineVariablesBuilder(_OutlineBuilder):
     def __init__(self, brief: Brief) -> None:
         super().__init__(brief)
         tool, policy = brief.prepared.tool, brief.policy
-        self.parts = variables.parts(tool, self._value, self._measured.shape, policy.tool(tool).names)
-        """The variables: one for the whole, and one for each top-level array or object."""
+        found = tables(self._value, self._schema.node)
+        self.parts = variables.parts_with_tables(
+            tool, self._value, self._measured.shape, found, policy.tool(tool).names
+        )
+        """The variables: one for the whole, one for each table, and one for each other top-level array or object."""
 
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
         """Fill in the names. Shape and example are fitted the first time, and again only if the names have become too long."""
@@ -152,11 +156,9 @@ class OutlineVariablesBuilder(_OutlineBuilder):
         room = self.budget * _LISTING_SHARE
         listing: dict[str, str] = {}
         for name, part in zip(names, self.parts, strict=True):
-            about = (
-                part.shape
-                if part.path in ((), (name,))
-                else f"{part.shape}, at {'.'.join(map(written_key, part.path))}"
-            )
+            about = part.shape if part.path in ((), (name,)) else f"{part.shape}, at {part.place}"
+            if part.columns:
+                about += f", with {' and '.join(part.columns)}"
             room -= self.count(name + about) + 4
             if listing and room < 0:
                 more = len(names) - len(listing)
@@ -165,9 +167,18 @@ class OutlineVariablesBuilder(_OutlineBuilder):
             listing[name if room >= 0 else alias] = about
         return listing
 
+    def _worth(self, names: Sequence[str], name: str) -> tuple[bool, int]:
+        """Return the rank of a variable as an example: the first table, else the largest part."""
+        if name not in names:
+            return False, -2
+        at = names.index(name)
+        part = self.parts[at]
+        if part.rows is not None:
+            return True, -at
+        return False, len(at_path(self._value, part.path)) if part.path else -1  # type: ignore[arg-type]
+
     def _instruction(self, names: Sequence[str], listing: dict[str, str], alias: str) -> str:
-        sizes = {name: _size_at(self._value, part.path) for name, part in zip(names, self.parts, strict=True)}
-        best = max((name for name in names if name in listing), key=sizes.__getitem__, default=alias)
+        best = max(listing, key=lambda name: self._worth(names, name), default=alias)
         state = "INCOMPLETE: do not infer the rest" if self._is_incomplete else "preview is all of it"
         text = f"{state};"
         if INTERPRETER in self.tools:
@@ -209,8 +220,3 @@ class OutlineArtifactBuilder(_OutlineBuilder):
             "how_to_access": hints,
             "note": f"{again} {state}".lstrip(),
         }
-
-
-def _size_at(value: Any, path: tuple[str, ...]) -> int:
-    """Return the number of elements at a part; the largest part makes the best example."""
-    return len(value[path[0]]) if path else -1
