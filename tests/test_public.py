@@ -22,7 +22,7 @@ def test_the_public_names_are_these_and_no_more() -> None:
 
 
 PINNED = {
-    Engine: "(url='sqlite:///byref.db', *, create=None, policy=None, blobs=None, interpreter=None, jail='full', counter=None, models=None, schema=None, durability='normal', telemetry=None)",
+    Engine: "(url='sqlite:///byref.db', *, create=None, policy=None, blobs=None, interpreter=None, jail='full', counter=None, models=None, schema=None, durability='normal', telemetry=None, modules=())",
     Engine.session: "(id, *, tenant='default', model=None, context_window=None, policy=None, tools=None, db=None)",
     Engine.sessions: "(tenant='default', *, after=None, limit=None)",
     Engine.tenants: "(*, after=None, limit=None)",
@@ -99,6 +99,11 @@ def test_errors_are_one_tree_for_the_host_and_one_for_the_model() -> None:
         ({"policy": {}}, "expected a byref.Policy"),
         ({"interpreter": Sandbox}, "not the class 'Sandbox'"),
         ({"interpreter": "tcp://scheduler:8786"}, "another byref.Interpreter, not a value of type 'str'"),
+        ({"modules": ["os"]}, "the module 'os' cannot be allowed: it comes with Python"),
+        ({"modules": ["requests"]}, "'requests' cannot be allowed: .* reaches the network"),
+        ({"modules": "humanize"}, "expected a list of names"),
+        ({"modules": 5}, "expected a list of names"),
+        ({"modules": ["humanize"], "interpreter": Sandbox()}, "has modules of its own"),
         ({"url": "nonsense"}, "that is no database URL"),
         ({"url": "mysql://x/y"}, "mysql"),
         ({"url": "sqlite:////no/such/folder/b.db"}, "the folder '/no/such/folder'"),

@@ -82,6 +82,7 @@ class AsyncEngine:
         schema: str | None = None,
         durability: Durability = "normal",
         telemetry: Telemetry | None = None,
+        modules: Sequence[str] = (),
         workers: int | None = None,
     ) -> None:
         if workers is not None and not (is_count(workers) and workers):
@@ -99,6 +100,7 @@ class AsyncEngine:
             schema=schema,
             durability=durability,
             telemetry=telemetry,
+            modules=modules,
         )
         self._workers = workers or min(32, (os.cpu_count() or 1) + 4)
         self._engine: Engine | None = None

@@ -19,7 +19,7 @@ from byref.accounting.telemetry import Telemetry
 from byref.accounting.tokens import SampledCounter, TokenCounter
 from byref.artifacts.uses import Uses
 from byref.conversation import clearing, lifecycle, listing
-from byref.conversation.interpreters import Interpreter, check_interpreter
+from byref.conversation.interpreters import Interpreter, check_interpreter, modules_of
 from byref.conversation.lifecycle import Opened, Swept
 from byref.conversation.listing import SessionInfo, TenantInfo
 from byref.conversation.result import Format
@@ -38,6 +38,7 @@ from byref.tools.record import Tool
 from byref.tools.render import render
 from byref.usage import is_count
 from byref_sandbox import NO_BOUNDARY, Sandbox, SandboxUnavailable, probe
+from byref_sandbox.code.checking import check_all
 
 logger = logging.getLogger("byref")
 
@@ -60,6 +61,8 @@ class Engine:
     last commits.
     `counter` counts tokens, `models` knows windows and prices. `blobs` stores the bytes of artifacts in place of the database:
     a store of `byref.stores`, or one of your own. `telemetry` selects what is reported to OpenTelemetry, if that is installed.
+    `modules` are names of further packages of pure Python that code may import, as `["humanize"]`. Each is checked now, and loaded when
+    code first names it; what is left of it reaches no files, network, threads or processes (`byref modules check` tells what does).
 
     Raises:
         SchemaMismatch: the database is at another revision; the message says what to do.
@@ -81,6 +84,7 @@ class Engine:
         schema: str | None = None,
         durability: Durability = "normal",
         telemetry: Telemetry | None = None,
+        modules: Sequence[str] = (),
     ) -> None:
         if blobs is not None:
             check_store(blobs)
@@ -88,6 +92,7 @@ class Engine:
             check_interpreter(interpreter)
         if policy is not None and not isinstance(policy, Policy):
             raise ConfigurationError(f"policy={policy!r}: expected a byref.Policy")
+        allowed = _checked_modules(modules, interpreter)
         self._database = Database(url, schema=schema, durability=durability)
         self._database.prepare(create)
         self._policy = policy or Policy()
@@ -98,7 +103,7 @@ class Engine:
         self._warned: set[str] = set()
         """Requested tools that are not installed and about which a warning was logged, so that each is logged once."""
         self._own_sandbox = interpreter is None
-        self._sandbox = _sandbox(jail) if interpreter is None else interpreter
+        self._sandbox = _sandbox(jail, allowed) if interpreter is None else interpreter
         self._unknown_models: set[str] = set()
         self._uses = Uses(self._database.write, in_background=self._database.takes_threads)
         self._swept_at = time.monotonic()
@@ -203,7 +208,8 @@ class Engine:
             ConfigurationError: an argument makes no sense.
         """
         names = (policy or self._policy).tools if tools is None else check_tools(tools)
-        return render([TOOLS[name] for name in names if self._is_offered(TOOLS[name])], format)
+        offered = [TOOLS[name] for name in names if self._is_offered(TOOLS[name])]
+        return render(offered, format, modules_of(self._sandbox))
 
     def _is_offered(self, tool: Tool) -> bool:
         if not tool.is_installed():
@@ -386,7 +392,18 @@ def _behind(tenant: str | None, after: object) -> tuple[str, str] | None:
 _NEEDING_THE_SANDBOX = "code_interpreter, artifact_jq and artifact_sql"
 
 
-def _sandbox(jail: Literal["full", "language-only"]) -> Sandbox | None:
+def _checked_modules(modules: Sequence[str], interpreter: object) -> tuple[str, ...]:
+    if not modules:
+        return ()
+    if interpreter is not None:
+        raise ConfigurationError(f"modules={shown(modules)}: the interpreter that you gave has modules of its own")
+    try:
+        return check_all(modules)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _sandbox(jail: Literal["full", "language-only"], modules: Sequence[str]) -> Sandbox | None:
     """Return a new sandbox; None, with a warning, if a mandatory wall is missing on this platform."""
     if jail not in ("full", "language-only"):
         raise ConfigurationError(f'jail={jail!r}: expected "full" or "language-only"')
@@ -402,7 +419,7 @@ def _sandbox(jail: Literal["full", "language-only"]) -> Sandbox | None:
     if jail == "language-only":
         logger.warning("%s.", NO_BOUNDARY)
     try:
-        return Sandbox(jail=jail)
+        return Sandbox(jail=jail, modules=modules)
     except SandboxUnavailable as error:
         logger.warning("%s are not offered: %s", _NEEDING_THE_SANDBOX, error)
         return None

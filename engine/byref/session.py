@@ -17,6 +17,7 @@ from byref.artifacts import export, store, tombstones, variables
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
 from byref.conversation import clearing, lifecycle, reminder, tracing
+from byref.conversation.interpreters import modules_of
 from byref.conversation.result import Format, Result, ToolReply
 from byref.conversation.scope import Scope
 from byref.db import discards
@@ -124,7 +125,7 @@ class Session:
 
     def tools(self, format: Format = "openai") -> list[dict[str, Any]]:
         """Return the definitions of the session's tools as a provider's API takes them."""
-        return render([TOOLS[name] for name in self._scope.tools], format)
+        return render([TOOLS[name] for name in self._scope.tools], format, modules_of(self._scope.sandbox))
 
     def owns(self, name: str) -> bool:
         """Tell whether a tool that the model called is the session's own, so that `call` has to answer it."""

@@ -24,6 +24,7 @@ _VERBS = {
     "sweep": "deletion",
     "db": "database",
     "doctor": "doctor",
+    "modules": "modules",
     "mcp": "mcp",
     "gateway": "gateway",
 }

@@ -59,6 +59,7 @@ def engine_to_write(options: Namespace, policy: Policy = POLICY) -> Iterator[Eng
             jail=options.jail,
             schema=options.schema,
             durability=options.durability,
+            modules=[name.strip() for name in options.modules.split(",") if name.strip()],
         )
     with engine:
         yield engine

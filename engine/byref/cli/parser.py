@@ -228,6 +228,15 @@ OPTIONS = {
         },
         lambda: os.environ.get("BYREF_DURABILITY") or "normal",
     ),
+    "modules": Option(
+        "--modules",
+        {
+            "metavar": "NAMES",
+            "help": "further packages that code may import, as humanize,toolz: `byref modules check` says which may be allowed "
+            "(BYREF_MODULES)",
+        },
+        lambda: os.environ.get("BYREF_MODULES") or "",
+    ),
     "json": Option("--json", {"action": "store_true", "help": "print JSON"}, lambda: False),
 }
 """Global options by the attribute name of the parsed value."""
@@ -245,7 +254,7 @@ def _page(after: str, type_: Callable[[str], object] = str) -> tuple[tuple[str, 
 
 
 _PUTS = ("db", "blobs", "schema", "session", "tenant", "tool", "call_id", "model", "context_window", "json")
-_RUNS = ("db", "blobs", "schema", "session", "tenant", "call_id", "model", "json")
+_RUNS = ("db", "blobs", "schema", "session", "tenant", "call_id", "model", "modules", "json")
 _READS = ("db", "blobs", "schema", "session", "tenant", "json")
 
 _SERVING: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -371,12 +380,24 @@ VERBS = (
         ("db", "blobs", "schema", "jail", "json"),
     ),
     Verb(
+        "modules",
+        "what a Python package reaches, and whether code may be allowed to import it",
+        "Read packages of Python, and all that they import, without running them, and print which of their functions and classes "
+        "reach files, the network, threads, processes, code made of text or the interpreter's inside, and through what. Exit code "
+        "1 if one may not be allowed with --modules, or Engine(modules=…).",
+        (
+            ("action", {"metavar": "check", "choices": ("check",), "help": "what to do"}),
+            ("names", {"metavar": "NAME …", "nargs": "+", "help": "import names of packages, or of modules in them"}),
+        ),
+        ("json",),
+    ),
+    Verb(
         "mcp",
         "serve the Model Context Protocol: a session's tools, its artifacts as resources",
         "Serve the Model Context Protocol over standard input and output, to the one client that started the command; or over "
         "HTTP. A session is made for each client unless --session, or an HTTP request's header X-Byref-Session, names one.",
         (*_SERVING,),
-        ("db", "blobs", "schema", "session", "tenant", "model", "jail", "durability"),
+        ("db", "blobs", "schema", "session", "tenant", "model", "jail", "durability", "modules"),
         {"session": _EACH},
     ),
     Verb(
@@ -391,7 +412,7 @@ VERBS = (
             ("--config", {"metavar": "FILE", "help": 'JSON, {"mcpServers": {…}}, as clients have it'}),
             *_SERVING,
         ),
-        ("db", "blobs", "schema", "session", "tenant", "model", "context_window", "jail", "durability"),
+        ("db", "blobs", "schema", "session", "tenant", "model", "context_window", "jail", "durability", "modules"),
         {
             "db": "database: SQLAlchemy URL of SQLite or PostgreSQL, or the path of a SQLite file "
             "(BYREF_DB, else ~/.local/state/byref/gateway.db)",

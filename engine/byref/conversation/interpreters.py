@@ -5,7 +5,12 @@ from __future__ import annotations
 from byref.errors import ConfigurationError
 from byref_sandbox import Interpreter
 
-__all__ = ["Interpreter", "check_interpreter"]
+__all__ = ["Interpreter", "check_interpreter", "modules_of"]
+
+
+def modules_of(interpreter: Interpreter | None) -> tuple[str, ...]:
+    """Return the names of further modules that code may import; an interpreter of the host's own may tell none."""
+    return tuple(getattr(interpreter, "modules", ()))
 
 
 def check_interpreter(interpreter: object) -> None:

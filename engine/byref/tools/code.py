@@ -67,4 +67,5 @@ CODE_INTERPRETER = Tool(
     spellings=dict.fromkeys(("python", "python_code", "source", "source_code", "script", "program", "input"), "code"),
     coerce={"code": as_code},
     needs_sandbox=True,
+    runs_python=True,
 )

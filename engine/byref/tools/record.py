@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -18,6 +18,10 @@ KEYS = (
     *("pointer_or_name", "id_or_name", "artifact_ref", "variable_name"),
 )
 """Names that models give to the argument that says which data is meant."""
+
+
+MAX_MODULES = 30
+"""Further modules that a description names."""
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +64,14 @@ class Tool:
     """A function that tells whether the optional packages that the tool needs are installed."""
     cure: str = ""
     """What to do if they are not installed."""
+    runs_python: bool = False
+
+    def with_modules(self, modules: Sequence[str]) -> Tool:
+        """Return the tool, whose description names further modules that code may import."""
+        if not (self.runs_python and modules):
+            return self
+        named = ", ".join(modules[:MAX_MODULES]) + (", …" if len(modules) > MAX_MODULES else "")
+        return replace(self, description=f"{self.description} There are also: {named}.")
 
     @property
     def schema(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from byref.conversation.result import FORMATS, Format
@@ -10,12 +10,13 @@ from byref.errors import ConfigurationError
 from byref.tools.record import Tool
 
 
-def render(tools: Iterable[Tool], format: Format) -> list[dict[str, Any]]:
-    """Return tool definitions: for Gemini one entry that contains all tools, for the others one entry each.
+def render(tools: Iterable[Tool], format: Format, modules: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return tool definitions, with what code may import beyond the usual `modules`: for Gemini one entry that contains all tools, for the others one entry each.
 
     No definition uses OpenAI's strict mode, because strict mode makes the model write every optional argument in every call.
     The Responses API is strict by default, so strictness is switched off there.
     """
+    tools = [tool.with_modules(modules) for tool in tools]
     match format:
         case "openai":
             return [{"type": "function", "function": _function(tool, "parameters")} for tool in tools]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -50,13 +50,16 @@ def is_installed(library: str) -> bool:
     return all(importlib.util.find_spec(name) is not None for name in (*LIBRARIES[library], library))
 
 
-def named(texts: Iterable[Analysed], also: Iterable[str] = ()) -> list[str]:
+def named(texts: Iterable[Analysed], also: Iterable[str] = (), allowed: Sequence[str] = ()) -> list[str]:
     """Return the libraries that the code needs and that are installed here, in the order in which they are loaded.
 
-    `also` are further ones that it needs.
+    `also` are further ones that it needs. `allowed` are further modules that the host allows: those that it needs come last.
     """
     wanted = {*also}
+    tops = {name.partition(".")[0]: name for name in allowed}
     for text in texts:
+        if tops and (mentioned := {top for top in tops if top in text}):
+            wanted.update(tops[top] for top in (mentioned if text.tree is None else mentioned & text.uses.imports))
         if not _MENTIONED.search(text):
             if _PANDAS_NEEDS_SCIPY.search(text):
                 wanted.add("scipy")
@@ -67,9 +70,10 @@ def named(texts: Iterable[Analysed], also: Iterable[str] = ()) -> list[str]:
         wanted.update(imports)
         if "sympy" in imports and _SYMPY_NEEDS_SCIPY.search(text):
             wanted.add("scipy")
+    further = [name for name in allowed if name in wanted]
     wanted = {PARTS.get(name, name) for name in wanted} & LIBRARIES.keys()
     wanted = {name for name in wanted if is_installed(name)}
-    return [name for name in LIBRARIES if name in wanted.union(*(LIBRARIES[each] for each in wanted))]
+    return [name for name in LIBRARIES if name in wanted.union(*(LIBRARIES[each] for each in wanted))] + further
 
 
 def draw(libraries: Iterable[str], texts: Iterable[str]) -> bool:

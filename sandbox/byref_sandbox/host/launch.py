@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -48,11 +49,14 @@ _PASSED_ON: Final = ("LD_LIBRARY_PATH",)
 """Some builds of Python find their libraries only with this variable."""
 
 
-def command(entry: str, *arguments: str) -> list[str]:
-    """Return the command line of `byref_sandbox.zygote.boot.<entry>(*arguments)`; numbers are passed as int."""
+def command(entry: str, *arguments: str, modules: Sequence[str] = ()) -> list[str]:
+    """Return the command line of `byref_sandbox.zygote.boot.<entry>(*arguments)`; numbers are passed as int.
+
+    The process finds `modules`, which were checked, where the host does.
+    """
     passed = ", ".join(argument if argument.isdigit() else repr(argument) for argument in arguments)
     start = _START.format(package=__name__.partition(".")[0], entry=entry, passed=passed)
-    return [sys.executable, "-I", "-c", start, str(Path(__file__).resolve().parents[1]), *_roots()]
+    return [sys.executable, "-I", "-c", start, str(Path(__file__).resolve().parents[1]), *_roots(modules)]
 
 
 def environment() -> dict[str, str]:
@@ -60,7 +64,7 @@ def environment() -> dict[str, str]:
     return _ENVIRONMENT | {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
 
 
-def _roots() -> list[str]:
+def _roots(modules: Sequence[str]) -> list[str]:
     """Return the folders in which the host finds the packages. The child needs them, because it ignores PYTHONPATH and the
     user's site.
     """
@@ -70,4 +74,8 @@ def _roots() -> list[str]:
         if spec is not None and spec.origin is not None:
             package = Path(spec.origin).parent
             roots[str(package.parent if spec.submodule_search_locations else package)] = None
+    if modules:
+        from byref_sandbox.code.checking import check
+
+        roots.update(dict.fromkeys(folder for name in modules for folder in check(name).folders))
     return list(roots)

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Literal
@@ -55,7 +55,8 @@ class Sandbox(Runner):
     host's explicit choice to do without the operating system's layers, and no security boundary: code that gets out of the
     language has the rights of this user. At most `sessions` warm sessions are kept, and only while their decoded data fits into
     `memory_bytes`. At most `runs` runs go on at once; others wait. A process from which runs are forked is replaced after
-    `recycle_runs` runs or `recycle_seconds`, once it is idle.
+    `recycle_runs` runs or `recycle_seconds`, once it is idle. Code may import the packages named in `modules`, too, which are of pure
+    Python: ValueError says of one that reads files, loads code, opens sockets or starts threads or processes through what it does so.
     """
 
     def __init__(
@@ -68,12 +69,13 @@ class Sandbox(Runner):
         runs: int | None = None,
         recycle_runs: int = 10_000,
         recycle_seconds: float = 86_400.0,
+        modules: Iterable[str] = (),
     ) -> None:
         if jail not in _WITHOUT:
             raise ValueError(f"jail is {jail!r}; expected one of {sorted(_WITHOUT)!r}")
         if min(sessions, memory_bytes, 1 if runs is None else runs, recycle_runs) < 1 or not recycle_seconds > 0:
             raise ValueError("sessions, memory_bytes, runs, recycle_runs and recycle_seconds must be positive")
-        super().__init__(limits)
+        super().__init__(limits, modules)
         self._jail = jail
         self._max_sessions = sessions
         self._memory_bytes = memory_bytes
@@ -209,7 +211,7 @@ class Sandbox(Runner):
 
     def _begin(self) -> None:
         """Start a root and wait, without the lock, until it is ready; raises SandboxUnavailable."""
-        root, self._successor = self._successor or RootProcess(_WITHOUT[self._jail]), None
+        root, self._successor = self._successor or self._new_root(), None
         self._starting, began, fault = root, time.monotonic(), None
         # Starting takes seconds, and nobody else needs to wait for the lock meanwhile, `close` for example.
         self._lock.release()
@@ -231,10 +233,13 @@ class Sandbox(Runner):
                 self._gave_up = time.monotonic(), str(fault)
             raise fault
 
+    def _new_root(self) -> RootProcess:
+        return RootProcess(_WITHOUT[self._jail], self.modules)
+
     def _succeed(self, worn: RootProcess) -> None:
         """Start the successor of a root without waiting for it; once it is ready, replace the root by it."""
         if self._successor is None:
-            self._successor = RootProcess(_WITHOUT[self._jail])
+            self._successor = self._new_root()
         elif self._successor.has_greeted:
             successor, self._successor = self._successor, None
             try:
@@ -276,7 +281,7 @@ class Sandbox(Runner):
             warm = None
         if warm is None:
             number = next(self._numbers)
-            listed = [library for library in LIBRARIES if library in libraries]
+            listed = [library for library in (*LIBRARIES, *self.modules) if library in libraries]
             try:
                 orders = root.fork_session(number, self._memory_bytes, plots=plots, libraries=listed)
             except wire.Broken:

@@ -37,7 +37,7 @@ class RootProcess:
 
     ready: wire.Ready
 
-    def __init__(self, without: frozenset[str]) -> None:
+    def __init__(self, without: frozenset[str], modules: Sequence[str] = ()) -> None:
         if sys.platform != "linux":
             raise SandboxUnavailable(f"the sandbox needs Linux; this is {sys.platform!r}")
         self.vitals = Vitals()
@@ -47,7 +47,9 @@ class RootProcess:
             self._complaints = os.fdopen(os.memfd_create("byref-zygote", os.MFD_CLOEXEC))
             failed.callback(self._complaints.close)
             self._process = subprocess.Popen(
-                launch.command("zygote", str(theirs.fileno()), ",".join(sorted(without))),
+                launch.command(
+                    "zygote", str(theirs.fileno()), ",".join(sorted(without)), ",".join(modules), modules=modules
+                ),
                 env=launch.environment(),
                 cwd="/",
                 stdin=subprocess.DEVNULL,

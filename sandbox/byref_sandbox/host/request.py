@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -35,8 +35,11 @@ def code_request(
     without: tuple[str, ...] = (),
     state: State | None = None,
     files: Mapping[str, bytes | data.Data] | None = None,
+    allowed: Sequence[str] = (),
 ) -> tuple[wire.Request, list[Load]]:
     """Build the request for a run of Python. It contains only variables and names of the session that the code may read.
+
+    `allowed` are further modules that the host allows.
 
     Raises TypeError, ValueError.
     """
@@ -77,7 +80,7 @@ def code_request(
     if files and files_of.are_named(session.texts):
         given_files = [wire.GivenFile(name, payloads.add(*_file(name, content))) for name, content in files.items()]
     given = [name for name, value in variables.items() if not _is_left(value)]
-    needed_libraries = libraries.named(session.texts, session.libraries) if mode == "code" else []
+    needed_libraries = libraries.named(session.texts, session.libraries, allowed) if mode == "code" else []
     left = [name for name, value in variables.items() if _is_left(value)]
     left += sorted(session.all_names.difference(variables))
     bound_names = [variable.name for variable in bound]

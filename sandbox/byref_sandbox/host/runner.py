@@ -5,7 +5,7 @@ them.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from byref_sandbox import wire
@@ -20,6 +20,14 @@ from byref_sandbox.values.data import Data, Load, State
 MAX_SOURCE_CHARS: Final = 200_000
 
 
+def _checked(modules: Iterable[str]) -> tuple[str, ...]:
+    if modules == () or modules == []:
+        return ()
+    from byref_sandbox.code.checking import check_all
+
+    return check_all(modules)
+
+
 class Runner(Interpreter):
     """Runs Python, jq, SQL and templates over data; the method `answer` runs a request, in processes of this machine or
     elsewhere.
@@ -27,8 +35,11 @@ class Runner(Interpreter):
     `Interpreter` says what the methods accept, return and raise.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, modules: Iterable[str] = ()) -> None:
+        """Raise ValueError, which says what it reaches, of a module that code may not have."""
         self.limits = limits or Limits()
+        self.modules = _checked(modules)
+        """Further modules that code may import."""
 
     @abstractmethod
     def answer(self, request: wire.Request, loads: Sequence[Load], session: str | None) -> Answer:
@@ -51,7 +62,9 @@ class Runner(Interpreter):
         limits = limits or self.limits
         if len(code) > MAX_SOURCE_CHARS:
             return Outcome(error=Failure("SyntaxError", f"the code is longer than {MAX_SOURCE_CHARS:,} characters"))
-        request, loads = code_request("code", code, variables or {}, limits, state=state, files=files)
+        request, loads = code_request(
+            "code", code, variables or {}, limits, state=state, files=files, allowed=self.modules
+        )
         return outcome_of(self.answer(request, loads, session), limits, request.variables)
 
     def jq(

@@ -35,6 +35,8 @@ class Known(NamedTuple):
     """Names of what was given to the code, the most likely first."""
     others: tuple[str, ...]
     """Names that earlier code left."""
+    allowed: Mapping[str, str] = {}
+    """Further modules that the host allows, by name, and why one could not be loaded."""
 
 
 def syntax_error(error: SyntaxError, source: str) -> Failure:
@@ -255,6 +257,12 @@ def _import_hint(error: ImportError, known: Known, modules: Mapping[str, Facade]
         there = dir(modules[module])
         return f"{_close(asked[1], there) if asked else ''}{module} has: {listed(there)}"
     top, _, inner = module.partition(".")
+    for name, fault in known.allowed.items():
+        if fault and top == name.partition(".")[0]:
+            return f"it could not be loaded: {fault}"
+        if top == name.partition(".")[0] and top in modules:
+            there = sorted(each for each in modules if each == name or each.startswith(f"{name}."))
+            return f"of {top} there is: {listed(there)}"
     if top in modules and (instead := parts_left_out(module)):
         return instead
     found = None if top in modules and top in LIBRARIES else missing.instead_of(module)
@@ -264,7 +272,9 @@ def _import_hint(error: ImportError, known: Known, modules: Mapping[str, Facade]
     if found is None:
         there = sorted(name for name in modules if name[0] != "_" and ("." in module or "." not in name))
         near = difflib.get_close_matches(module, there, 3, 0.0)
-        return f"the nearest modules there are: {', '.join(near)}"
+        others = [name for name in known.allowed if name not in near]
+        also = f"; there is also: {listed(others)}" if others else ""
+        return f"the nearest modules there are: {', '.join(near)}{also}"
     hint, about_data = found
     return f"{hint}; {_where(known)}" if about_data else hint
 

@@ -116,11 +116,11 @@ class Modules:
             raise ModuleNotFoundError(f"No module named {missing!r} in the sandbox", name=missing)
         if attribute is None:
             return facade if leaf else self.facades[top]
+        if attribute in facade.__dict__ and not names.is_dunder(attribute):
+            return facade.__dict__[attribute]  # also where a module of that name is in the package, as in Python
         submodule = self.facades.get(f"{module}.{attribute}")
         if submodule is not None:
             return submodule
-        if attribute in facade.__dict__ and not names.is_dunder(attribute):
-            return facade.__dict__[attribute]
         try:
             getattr(facade, attribute)
         except NotAllowed as refusal:

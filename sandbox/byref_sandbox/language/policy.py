@@ -65,9 +65,16 @@ class Ran:
 
 
 class Language:
-    """RestrictedPython for analysts, with its guards and modules. It is made once and used for one run at a time, by one thread."""
+    """RestrictedPython for analysts, with its guards and modules. It is made once and used for one run at a time, by one thread.
 
-    def __init__(self) -> None:
+    `allowed` are names of further modules that the host allows; each is loaded by `learn`.
+    """
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        self.allowed: dict[str, str] = {name.partition(".")[0]: name for name in allowed}
+        """Further modules, by the first words of their names."""
+        self._broken: dict[str, str] = {}
+        """Why one of them is not there, by the first word of its name."""
         self._guards = Guards()
         self.files = Files()
         """The files that the running code reads and writes."""
@@ -113,7 +120,13 @@ class Language:
                 self._note_imported()
 
     def learn(self, library: str) -> None:
-        """Load a library of `code.libraries`, and those that it needs, unless that is done. If it is missing, code is told so."""
+        """Load a library of `code.libraries` or a module of `allowed`, and what it needs, unless that is done.
+
+        If it is missing, code is told so.
+        """
+        if library in self.allowed.values():
+            self._learn_further(library)
+            return
         for name in (*LIBRARIES[library], library):
             if name not in self._learned and is_installed(name):
                 if name == "seaborn":
@@ -121,6 +134,21 @@ class Language:
                 science.load(name, walls.Given(self._guards, self._modules, self.builtins, _compiled_expression))
                 self._learned.add(name)
                 self._note_imported()
+
+    def _learn_further(self, name: str) -> None:
+        if name in self._learned:
+            return
+        from byref_sandbox.code.checking import check
+        from byref_sandbox.language import further
+
+        self._learned.add(name)
+        try:
+            for library in check(name).libraries:
+                self.learn(library)
+            further.load(name, self._modules, self.builtins)
+        except Exception as error:  # noqa: BLE001  (importing it runs its code)
+            self._broken[name.partition(".")[0]] = str(error)[:300]
+        self._note_imported()
 
     def figures(self, value: object = None, *, is_done: bool = True) -> tuple[list[Drawn], int]:
         """Return the images of the run so far, and how many figures there was no room for. With `is_done`, figures left open are drawn too."""
@@ -217,7 +245,8 @@ class Language:
 
         `data` are names of what was given to the code, the most likely first, `others` names that earlier code left.
         """
-        known = hints.Known(tuple(data), tuple(others))
+        allowed = {name: self._broken.get(top, "") for top, name in self.allowed.items()}
+        known = hints.Known(tuple(data), tuple(others), allowed)
         return hints.explain(error, program.source, FILENAME, known, self._modules.facades, self.builtins)
 
 

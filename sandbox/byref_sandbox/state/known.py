@@ -194,7 +194,8 @@ class Known:
         """The library that is loaded only when code needs it, and without which nothing has this name."""
         if name.startswith((drawings.PREFIX, "pandas.plotting")):
             return MATPLOTLIB
-        found: str | None = _LIBRARIES.get(name.partition(":")[0].partition(".")[0])
+        top = name.partition(":")[0].partition(".")[0]
+        found: str | None = _LIBRARIES.get(top) or self.language.allowed.get(top)
         return found
 
     def _bases(self) -> list[Any]:

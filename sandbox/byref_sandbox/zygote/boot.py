@@ -25,10 +25,11 @@ _CHECK_BYTES = 64 << 20
 """Memory that the check of the layers may use beyond what is mapped."""
 
 
-def zygote(order_descriptor: int, without: str) -> NoReturn:
+def zygote(order_descriptor: int, without: str, modules: str) -> NoReturn:
     """Be the root zygote, from the start of its process to its end.
 
-    `order_descriptor` is its end of the order socket, `without` names the layers of the jail to leave out, separated by commas.
+    `order_descriptor` is its end of the order socket, `without` names the layers of the jail to leave out, `modules` further modules that
+    code may import; both are separated by commas.
     """
     started = time.monotonic()
     jail = _begin(without)
@@ -52,15 +53,15 @@ def zygote(order_descriptor: int, without: str) -> NoReturn:
     from byref_sandbox.zygote.warm import warm
     from byref_sandbox.zygote.zygote import Zygote
 
-    language = Language()
+    language = Language(modules.split(",") if modules else ())
     warm(language)
     if plots.must_be_loaded_early():
         language.load_plots()
     science.load_parts_of_python()
-    for library in LIBRARIES:
+    for library in (*LIBRARIES, *language.allowed):
         if science.must_be_loaded_early(library):
             with contextlib.suppress(Exception):  # a broken library counts as a missing one
-                language.learn(library)
+                language.learn(language.allowed.get(library, library))
     if sqltext.is_available():
         sqlbody.warm()
     known = Known(language)

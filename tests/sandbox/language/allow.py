@@ -1,6 +1,6 @@
 """Makes the allow-lists of the libraries of `byref[science]`, into byref_sandbox/language/science/names.json: `make allowed`.
 
-A survey follows each function of a library to what it reaches (`byref_sandbox.language.survey`). Public names that reach nothing are
+A survey follows each function of a library to what it reaches (`byref_sandbox.code.survey`). Public names that reach nothing are
 allowed; methods that reach something are replaced. What was looked at by hand is in the tables below, each entry with its reason.
 """
 
@@ -20,8 +20,8 @@ from typing import Any
 
 import byref_sandbox
 from byref_sandbox.code.libraries import LIBRARIES
+from byref_sandbox.code.survey import Survey, Surveyed
 from byref_sandbox.code.words import words
-from byref_sandbox.language.survey import Survey, Surveyed
 
 TARGET = Path(byref_sandbox.__file__).parent / "language/science/names.json"
 

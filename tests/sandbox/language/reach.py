@@ -107,7 +107,10 @@ class Reach:
             items = (
                 itertools.chain(value, value.values()) if isinstance(value, (dict, types.MappingProxyType)) else value
             )
-            yield from ((f"[{n}]", item) for n, item in enumerate(itertools.islice(items, 20)))
+            with contextlib.suppress(
+                Exception
+            ):  # a class of a library's own: sympy's Cycle cannot be looped over while empty
+                yield from ((f"[{n}]", item) for n, item in enumerate(itertools.islice(items, 20)))
 
 
 def reached(language: Language, starts: dict[str, object], depth: int, most: int) -> Reach:

@@ -64,7 +64,7 @@ class DaskInterpreter(Runner):
     """Runs model-written code on the workers of a Dask cluster, as `byref_sandbox.Sandbox` does on this machine.
 
     `place` is the scheduler's address, or a `distributed.Client`. Each worker process keeps one sandbox with its warm sessions
-    (`jail`, `sessions`, `memory_bytes` as for `Sandbox`; `jail="language-only"` is no security boundary). The runs of a session go
+    (`jail`, `sessions`, `memory_bytes`, `modules` as for `Sandbox`; `jail="language-only"` is no security boundary). The runs of a session go
     to the same worker while it is there and not busy.
 
     `source` names the place from which workers read stored data themselves. The host sends the data that they cannot read, at most
@@ -86,15 +86,19 @@ class DaskInterpreter(Runner):
         source: DataSource | None = None,
         inline_bytes: int = 8 << 20,
         timeout: float = 60.0,
+        modules: Sequence[str] = (),
     ) -> None:
-        super().__init__(limits)
+        try:
+            super().__init__(limits, modules)
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from None
         if jail not in ("full", "language-only"):
             raise ConfigurationError(f'jail={jail!r}: expected "full" or "language-only"')
         if min(sessions, memory_bytes, inline_bytes) < 1 or not 0 < timeout < float("inf"):
             raise ConfigurationError("sessions, memory_bytes, inline_bytes and timeout must be positive")
         if source is not None and not isinstance(source, DataSource):
             raise ConfigurationError(f"source={source!r:.100}: expected a byref.adapters.dask.DataSource")
-        self._settings = Settings(jail, sessions, memory_bytes)
+        self._settings = Settings(jail, sessions, memory_bytes, self.modules)
         self._source = b"" if source is None else pickled(source)
         self._inline_bytes = inline_bytes
         self._timeout = timeout

@@ -46,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True):
     jail: Literal["full", "language-only"]
     sessions: int
     memory_bytes: int
+    modules: tuple[str, ...] = ()
 
 
 class Blob(msgspec.Struct, frozen=True, tag="blob"):

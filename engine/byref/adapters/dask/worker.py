@@ -81,7 +81,7 @@ def _prepared(version: str, settings: Settings, owner: str) -> str:
     try:
         with _sandbox(settings, owner) as sandbox:
             sandbox.start()
-    except SandboxUnavailable as error:
+    except (SandboxUnavailable, ValueError) as error:  # ValueError: of a module that is not there, or another one there
         return str(error)
     return ""
 
@@ -97,7 +97,12 @@ def _sandbox(settings: Settings, owner: str) -> Iterator[Sandbox]:
             if not _watched.is_set():
                 _watched.set()
                 threading.Thread(target=_watch, name="byref-idle", daemon=True).start()
-            made = Sandbox(jail=settings.jail, sessions=settings.sessions, memory_bytes=settings.memory_bytes)
+            made = Sandbox(
+                jail=settings.jail,
+                sessions=settings.sessions,
+                memory_bytes=settings.memory_bytes,
+                modules=settings.modules,
+            )
             _kept[settings] = _Kept(made)
         kept = _kept[settings]
         kept.owners[owner] = time.monotonic()

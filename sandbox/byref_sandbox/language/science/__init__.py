@@ -66,9 +66,13 @@ def load(library: str, given: Given) -> None:
 
 
 def must_be_loaded_early(library: str) -> bool:
-    """Whether a library that is installed must be loaded before root becomes nobody, who cannot read root's own folders."""
+    """Whether a package that is installed must be loaded before root becomes nobody, who cannot read root's own folders."""
     spec = importlib.util.find_spec(library)
-    return spec is not None and spec.origin is not None and not can_nobody_read(Path(spec.origin).resolve())
+    if spec is None or spec.origin is None:
+        return False
+    if library not in LIBRARIES and not can_nobody_read(Path(os.__file__).resolve()):
+        return True  # what it imports of Python's own is known for libraries alone: `load_parts_of_python`
+    return not can_nobody_read(Path(spec.origin).resolve())
 
 
 def load_parts_of_python() -> None:

@@ -42,7 +42,7 @@ _HARMLESS: Final = words("""os.path.basename os.path.dirname os.path.join os.pat
     os.path.commonprefix os.path.isabs os.environ os.getenv os.linesep os.sep os.name os.cpu_count os.PathLike os.fspath os.getpid
     os.pathsep os.extsep os.altsep importlib.metadata.version importlib.import_module.__name__""")
 """Parts of those that reach nothing: texts, and an environment that is empty."""
-_METHODS: Final = words("""tofile to_csv to_excel to_pickle to_parquet to_sql to_hdf to_feather to_stata write_text write_bytes read_text
+METHODS: Final = words("""tofile to_csv to_excel to_pickle to_parquet to_sql to_hdf to_feather to_stata write_text write_bytes read_text
     read_bytes urlopen set_trace""")
 """Methods that reach files of whatever object: its class is not known."""
 _KINDS: Final = {name: kind for kind, names in REACHES.items() for name in names.split()}
@@ -55,7 +55,7 @@ _MAX_STEPS: Final = 20
 
 
 @dataclass(slots=True)
-class _Scope:
+class Scope:
     """A function, with those inside it, or a class."""
 
     module: str
@@ -88,7 +88,7 @@ class Survey:
 
     def __init__(self, packages: Iterable[str], fine: Iterable[str] = (), left_out: Iterable[str] = ()) -> None:
         self._fine = frozenset(fine)
-        self._scopes: dict[str, _Scope] = {}
+        self._scopes: dict[str, Scope] = {}
         self._names: dict[str, dict[str, str]] = {}
         """By module, what its names stand for."""
         self._stars: dict[str, list[str]] = {}
@@ -118,15 +118,15 @@ class Survey:
         package = module if file.name == "__init__.py" else module.rpartition(".")[0]
         for node in _statements(tree.body):
             if isinstance(node, ast.Import | ast.ImportFrom):
-                names.update(_imports(node, package))
+                names.update(imports_of(node, package))
                 if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
-                    self._stars.setdefault(module, []).append(_from(node, package))
+                    self._stars.setdefault(module, []).append(origin_of(node, package))
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 names[node.name] = f"{module}.{node.name}"
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
-                        names.setdefault(target.id, _dotted(node.value) or "")
+                        names.setdefault(target.id, dotted_name(node.value) or "")
         for node in _statements(tree.body):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self._add(node, module, node.name, package)
@@ -139,8 +139,8 @@ class Survey:
                         self._add(node.value, module, target.id, package)
 
     def _add_class(self, node: ast.ClassDef, module: str, package: str) -> None:
-        scope = self._scopes[f"{module}:{node.name}"] = _Scope(module, node.name, node.lineno, is_class=True)
-        scope.bases = [found for base in node.bases if (found := self._meant(_dotted(base), module))]
+        scope = self._scopes[f"{module}:{node.name}"] = Scope(module, node.name, node.lineno, is_class=True)
+        scope.bases = [found for base in node.bases if (found := self._meant(dotted_name(base), module))]
         for part in node.body:
             if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
                 self._add(part, module, f"{node.name}.{part.name}", package)
@@ -148,22 +148,22 @@ class Survey:
     def _add(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, module: str, name: str, package: str
     ) -> None:
-        scope = _Scope(module, name, node.lineno)
+        scope = Scope(module, name, node.lineno)
         own: dict[str, str] = {}
         local = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
         for part in ast.walk(node):
             if isinstance(part, ast.Import | ast.ImportFrom):
-                own.update(_imports(part, package))
-                self._imported.update(_modules_of(part, package))
+                own.update(imports_of(part, package))
+                self._imported.update(modules_of(part, package))
             elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                 local.add(part.id)
         body = [node.body] if isinstance(node, ast.Lambda) else node.body
         defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
         decorators = getattr(node, "decorator_list", [])
         for part in (p for each in (*body, *defaults, *decorators) for p in ast.walk(each)):
-            if isinstance(part, ast.Attribute) and part.attr in _METHODS:
+            if isinstance(part, ast.Attribute) and part.attr in METHODS:
                 scope.uses.add(f".{part.attr}")
-            if isinstance(part, ast.Name | ast.Attribute) and (dotted := _dotted(part)):
+            if isinstance(part, ast.Name | ast.Attribute) and (dotted := dotted_name(part)):
                 first, _, rest = dotted.partition(".")
                 if first in ("self", "cls") and "." in name:
                     if rest:
@@ -220,7 +220,7 @@ class Survey:
             return self._find(".".join([handed_on, *rest[1:]]), seen) if handed_on else None
         return None
 
-    def _method(self, scope: _Scope, name: str, seen: frozenset[str] = frozenset()) -> str | None:
+    def _method(self, scope: Scope, name: str, seen: frozenset[str] = frozenset()) -> str | None:
         """The method that `self.name` is, in the class of a scope or in what it inherits from."""
         owner = scope.name.partition(".")[0]
         place = f"{scope.module}:{owner}"
@@ -239,7 +239,7 @@ class Survey:
         for place, scope in self._scopes.items():
             if place in self._fine:
                 continue
-            found = next((f"{kind}: {use}" for use in sorted(scope.uses) if (kind := _kind_of(use))), None)
+            found = next((why for use in sorted(scope.uses) if (why := self._reason(use, scope))), None)
             if found is not None:
                 reached[place] = found
             for step in self._steps(scope):
@@ -254,7 +254,12 @@ class Survey:
             last = [*new]
         return reached
 
-    def _steps(self, scope: _Scope) -> Iterator[str]:
+    def _reason(self, use: str, scope: Scope) -> str | None:
+        """What a name reaches by itself, and which name it is; None where it reaches nothing."""
+        kind = _kind_of(use)
+        return None if kind is None else f"{kind}: {use}"
+
+    def _steps(self, scope: Scope) -> Iterator[str]:
         if scope.is_class:
             for name in ("__init__", "__new__", "__call__", "__enter__", "__init_subclass__"):
                 if method := self._method(scope, name):
@@ -267,7 +272,7 @@ class Survey:
 
 def _kind_of(name: str) -> str | None:
     if name.startswith("."):
-        return "files" if name[1:] in _METHODS else None
+        return "files" if name[1:] in METHODS else None
     if name in _HARMLESS or any(name.startswith(f"{harmless}.") for harmless in _HARMLESS):
         return None
     if name == "os.path" or name == "os":
@@ -307,7 +312,7 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _statements(inner)
 
 
-def _dotted(node: ast.expr) -> str | None:
+def dotted_name(node: ast.expr) -> str | None:
     steps: list[str] = []
     while isinstance(node, ast.Attribute):
         steps.append(node.attr)
@@ -315,25 +320,25 @@ def _dotted(node: ast.expr) -> str | None:
     return ".".join([node.id, *reversed(steps)]) if isinstance(node, ast.Name) else None
 
 
-def _from(node: ast.ImportFrom, package: str) -> str:
+def origin_of(node: ast.ImportFrom, package: str) -> str:
     if not node.level:
         return node.module or ""
     parts = package.split(".")
     return ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
 
 
-def _imports(node: ast.Import | ast.ImportFrom, package: str) -> dict[str, str]:
+def imports_of(node: ast.Import | ast.ImportFrom, package: str) -> dict[str, str]:
     if isinstance(node, ast.Import):
         return {
             alias.asname or alias.name.partition(".")[0]: alias.name if alias.asname else alias.name.partition(".")[0]
             for alias in node.names
         }
-    origin = _from(node, package)
+    origin = origin_of(node, package)
     return {alias.asname or alias.name: f"{origin}.{alias.name}" for alias in node.names}
 
 
-def _modules_of(node: ast.Import | ast.ImportFrom, package: str) -> set[str]:
+def modules_of(node: ast.Import | ast.ImportFrom, package: str) -> set[str]:
     if isinstance(node, ast.Import):
         return {alias.name for alias in node.names}
-    origin = _from(node, package)
+    origin = origin_of(node, package)
     return {origin, *(f"{origin}.{alias.name}" for alias in node.names)}
