@@ -10,6 +10,7 @@ from byref.describe.columns import CHUNK, Abridged, Inference, NotPlain, TooDeep
 from byref.describe.fit import fit, render
 from byref.describe.nodes import Node, cut_at
 from byref.describe.outline import Outline
+from byref.describe.values import Fact, values
 
 __all__ = ["Abridged", "Elements", "NotPlain", "Schema", "TooDeep", "infer"]
 
@@ -39,6 +40,10 @@ class Schema:
     def outline(self) -> Outline:
         """The schema as types, which are written in a short notation."""
         return Outline(self._node, self._value)
+
+    def values(self, size: int) -> list[Fact]:
+        """Return what can be said of the values, the most telling first; `size`, the bytes of their text, bounds the work."""
+        return values(self._value, self._node, size=size)
 
     def full(self) -> dict[str, object]:
         """Return the schema that `genson.SchemaBuilder` builds from the value, down to the deepest level that is described.

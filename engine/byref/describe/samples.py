@@ -1,0 +1,182 @@
+"""Samples of the values at each place of a parsed JSON value, and all of a place's values where they are worth the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+from byref.describe.maps import as_map
+from byref.describe.nodes import Node
+from byref.describe.paths import ITEM, KEY, Path, Step
+from byref.describe.rows import Rows
+
+CONTAINERS: Final = (dict, list, Rows)
+_LEVELS: Final = 40
+"""Maximum levels of nesting that are read."""
+_PLACES: Final = 2_000
+"""Maximum places of one level that are read."""
+_PLACE: Final = 15_000
+"""Work for any place, in nanoseconds, however few values it has."""
+_VALUE: Final = 200
+"""Work for each value that is sampled."""
+_FETCHED: Final = 100
+"""Work for each member that is fetched from its object, which is seldom in the processor's cache."""
+_PASSED: Final = 15
+"""Work for each item of an array, or value of a map, that is passed on."""
+_LEAST, _MOST = 32, 256
+"""Minimum and maximum values in a sample, unless there are fewer."""
+_FEWEST: Final = 3
+"""Records that are read as columns; fewer are only passed through."""
+_SHARE: Final = 0.6
+"""Share of the work that is left which one level may take; the levels below get the rest."""
+
+
+class Work:
+    """How much may still be done, in nanoseconds of a usual processor."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: float) -> None:
+        self.left = left
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some of the values at a place, which were read in place of all."""
+
+    path: Path
+    count: int
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A place of a value, with all of its values, or with some that are spread evenly over them."""
+
+    path: Path
+    node: Node
+    """What is known of the values, with keys that are data in its `rest`."""
+    values: Sequence[Any]
+    sample: Sample | None
+    """The sample that the values are of; None if they are all."""
+    total: float
+    """The number of all values, estimated where not all were read."""
+    parent: Place | None = None
+    _all: _Known | None = field(default=None, init=False)
+
+    @property
+    def step(self) -> Step:
+        """The last step of the path."""
+        return self.path[-1]
+
+    @property
+    def cost(self) -> float:
+        """The work to read all values."""
+        if self._all is not None or self.sample is None:
+            return 0.0
+        each = _FETCHED if isinstance(self.step, str) else _PASSED
+        return each * self.total + (self.parent.cost if self.parent is not None else 0.0)
+
+    def all(self) -> _Known:
+        """Return all values; or those that are in memory, and a sample that says how many they are."""
+        if self._all is None:
+            if self.sample is None or self.parent is None:
+                self._all = self.values, self.sample
+            else:
+                above, sample = self.parent.all()
+                values = _below(above, self.step, self.parent.node)
+                if self.step is ITEM and any(type(one) is Rows for one in above):
+                    sample = Sample(self.path, len(values))
+                self._all = values, sample
+        return self._all
+
+
+_Known: TypeAlias = tuple[Sequence[Any], Sample | None]
+
+
+def _below(values: Sequence[Any], step: Step, node: Node) -> Sequence[Any]:
+    """Return the values that one step leads to; of `Rows`, those that are in memory."""
+    if step is ITEM:
+        arrays = [one for one in values if type(one) is list]
+        for rows in [one for one in values if type(one) is Rows]:
+            arrays += [rows.head, list(rows.samples), rows.tail]
+        return arrays[0] if len(arrays) == 1 else list(chain.from_iterable(arrays))
+    if step is KEY:
+        maps = [one for one in values if type(one) is dict]
+        if not node.members:
+            return list(chain.from_iterable(map(dict.values, maps)))
+        return [value for one in maps for key, value in one.items() if key not in node.members]
+    return [one[step] for one in values if type(one) is dict and step in one]
+
+
+def places(value: object, node: Node, work: Work) -> Iterator[Place]:
+    """Yield the places of a value, level by level, as far as the work allows. `node` is the value's schema."""
+    level = [Place((), as_map(node), [value], None, 1.0)]
+    for _ in range(_LEVELS):
+        below: list[Place] = []
+        for at, place in enumerate(level[:_PLACES]):
+            if work.left <= 0:
+                return
+            share = work.left * _SHARE / (min(len(level), _PLACES) - at)
+            for found in _found(place, share, work):
+                if any(type(one) in CONTAINERS for one in found.values):
+                    below.append(found)
+                yield found
+        if not below:
+            return
+        level = below
+
+
+def _found(place: Place, share: float, work: Work) -> Iterator[Place]:
+    """Yield the places directly below a place. Only as many values are looked at as the share of work pays for."""
+    node, objects = place.node, [one for one in place.values if type(one) is dict]
+    columns = len(node.members) + (node.rest is not None) + (node.items is not None)
+    most = max(_LEAST, min(_MOST, int((share / max(columns, 1) - _PLACE) / _VALUE)))
+    if objects:
+        some, sample = _spread(objects, most, place.sample, place.path)
+        scale = place.total / len(place.values) * len(objects) / len(some)
+        single = len(some) < _FEWEST
+        for key, member in node.members.items():
+            if single:
+                column = [one[key] for one in some if key in one and type(one[key]) in CONTAINERS]
+                work.left -= _VALUE
+                if not column:
+                    continue
+            else:
+                column = [one[key] for one in some if key in one]
+            if column:
+                work.left -= _cost(column)
+                yield Place((*place.path, key), as_map(member), column, sample, scale * len(column), place)
+        if node.rest is not None:
+            path = (*place.path, KEY)
+            whole = _below(objects, KEY, node)
+            total = place.total / len(place.values) * len(whole)
+            work.left -= (_FETCHED if node.members else _PASSED) * len(whole)
+            shown, sample = _spread(whole, most, place.sample, path)
+            if shown:
+                work.left -= _cost(shown)
+                yield Place(path, as_map(node.rest), shown, sample, total, place)
+    if len(objects) < len(place.values) and node.items is not None:
+        path, sample = (*place.path, ITEM), place.sample
+        items = _below(place.values, ITEM, node)
+        if any(type(one) is Rows for one in place.values):
+            sample = Sample(path, len(items))
+        work.left -= _PASSED * len(items)
+        total = place.total / len(place.values) * len(items)
+        shown, sample = _spread(items, most, sample, path)
+        if shown:
+            work.left -= _cost(shown)
+            yield Place(path, as_map(node.items), shown, sample, total, place)
+
+
+def _cost(column: Sequence[Any]) -> float:
+    return _PLACE + _VALUE * len(column) if len(column) >= _FEWEST else _VALUE
+
+
+def _spread(values: Sequence[Any], most: int, sample: Sample | None, path: Path) -> tuple[Sequence[Any], Sample | None]:
+    """Return the values; or, if there are more than `most`, some of them, spread evenly."""
+    if len(values) <= most:
+        return values, sample
+    some = values[:: -(-len(values) // most)]
+    return some, Sample(path, len(some))
