@@ -27,7 +27,7 @@ _LEAST_WORK: Final = 600_000
 """Nanoseconds of work for even the smallest value."""
 _MOST_WORK: Final = 40_000_000
 """Nanoseconds of work for even the largest value."""
-_WORK_PER_BYTE: Final = 0.8
+_WORK_PER_BYTE: Final = 0.6
 """Further nanoseconds for each byte of the text: `orjson.loads` takes 3 to 10, and all work is to take at most 0.3 of that."""
 _SAMPLING: Final = 0.5
 """Share of the work that samples may take."""
@@ -51,10 +51,14 @@ _LISTED: Final = 160
 """Maximum characters of a list of values."""
 _CHARS: Final = 40
 """Maximum characters of a value that is stated; a longer one is cut."""
+_WORD: Final = 36
+"""Strings of which one has more characters are rather ids or URLs than words."""
 _PROSE: Final = 120
 """Strings of more characters, on the average of some, are prose: they are not counted."""
 _LARGEST: Final = 10**18
 """Numbers of a greater amount are ids, or hostile; their range is not stated."""
+_SAME: Final = 2
+"""Places whose keys are said to be those of one map; of more, each would say the same."""
 _FIELDS: Final = 4
 """Minimum keys of records that are compared with the keys of maps."""
 _MOST_KEYS: Final = 50_000
@@ -228,7 +232,7 @@ class _Reading:
         """Return the facts, the most telling first."""
         facts = [fact for _, fact in self._keys.values() if fact is not None]
         facts += (fact for column in self._columns.values() if (fact := column.fact()) is not None)
-        return sorted(facts, key=lambda fact: -fact.worth * _weight(fact.path) * (0.8 if fact.sample else 1.0))
+        return sorted(facts, key=lambda fact: -_rank(fact))
 
     def _complete(self, column: _Column) -> _Column:
         """Return the column with all of its values that are in memory, or as it is if they take too much work."""
@@ -299,9 +303,11 @@ class _Reading:
             if column.present:
                 distinct = frozenset(column.present) if column in unique else None
                 keys.append(Keys(column.place.path, column.present, distinct, column.place.path[:-1]))
+        said: Counter[Path] = Counter()
         for one in self._fields:
             same = next((keys for keys, _ in self._keys.values() if keys.distinct == one.distinct), None)
-            if same is not None:
+            if same is not None and said[same.path] < _SAME:
+                said[same.path] += 1
                 stated = f"= keys of {written(same.path)}"
                 self._keys[one.path] = one, Fact(one.path, stated, _JOIN, of_keys=True)
         for join in joins(keys):
@@ -310,6 +316,9 @@ class _Reading:
                 target = f"keys of {target}"
             path = join.source.path
             if join.source.is_of_maps:
+                said[join.target.path] += 1
+                if said[join.target.path] > _SAME:
+                    continue
                 stated = f"= {target}" if join.is_equal else f"in {target}"
                 sample = self._columns[path].sample if path in self._columns else None
                 self._keys[path] = join.source, Fact(path, stated, _JOIN, of_keys=True, sample=sample)
@@ -383,13 +392,16 @@ def _say_texts(column: _Column, texts: Sequence[str]) -> None:
 
 
 def _say_words(column: _Column, counts: Counter[str]) -> None:
+    are_ids = max(map(len, counts)) > _WORD  # or URLs: of these, code needs no list
     if len(counts) == 1:
         [(value, _)] = counts.items()
-        column.say(f"always {_word(value)}", _CONSTANT)
+        column.say(f"always {_word(value)}", _CONSTANT / 3 if are_ids else _CONSTANT)
         return
     words = {_word(value): count for value, count in counts.most_common(_FEW)}
     if len(words) == len(counts) and len(text := _counts(words)) <= _LISTED:
-        column.say(text, _FEW_WORDS)
+        column.say(text, _FEW_WORDS / 3 if are_ids else _FEW_WORDS)
+        return
+    if are_ids:
         return
     most = dict(list(words.items())[:_MOST_FREQUENT])
     if len(most) == _MOST_FREQUENT and len(text := _counts(most)) <= _LISTED // 2:
@@ -464,6 +476,12 @@ def _is_finite(numbers: Sequence[float]) -> bool:
         return isfinite(sum(numbers))
     except OverflowError:  # a huge integer
         return False
+
+
+def _rank(fact: Fact) -> float:
+    """Return how much a fact tells for its length."""
+    length = len(fact.stated) if isinstance(fact.stated, str) else 16
+    return fact.worth * _weight(fact.path) * (0.8 if fact.sample else 1.0) / (1 + length / _LISTED)
 
 
 def _weight(path: Path) -> float:
