@@ -229,10 +229,13 @@ def frombuffer(buffer: Any, *arguments: Any, **options: Any) -> Any:
     return np.frombuffer(buffer, *arguments, **options)
 
 
-def chararray(shape: Any, itemsize: int = 1, unicode: bool = False, *, order: Any = "C") -> Any:
-    """`np.char.chararray` over memory of its own."""
-    make: Any = np.char.chararray
-    return make(shape, itemsize, unicode, order=order)
+def chararray(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `np.char.chararray` over memory of its own."""
+
+    def make(shape: Any, itemsize: int = 1, unicode: bool = False, *, order: Any = "C") -> Any:
+        return real(shape, itemsize, unicode, order=order)
+
+    return make
 
 
 def resize(method: Callable[..., Any], _name: str) -> Callable[..., Any]:

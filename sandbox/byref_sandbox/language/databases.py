@@ -7,6 +7,7 @@ statements runs, for example from a function of the code's that a statement call
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import importlib
@@ -116,6 +117,11 @@ class _Connection(sqlite3.Connection):
         self.flush()
         self.files.forget(self)
         self._close()
+
+    def __del__(self) -> None:
+        """Close what code left open: newer versions of Python warn of it."""
+        with contextlib.suppress(sqlite3.Error):
+            sqlite3.Connection.close(self)
 
 
 class _Cursor(sqlite3.Cursor):

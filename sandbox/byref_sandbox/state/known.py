@@ -9,6 +9,7 @@ import operator
 import platform
 import sys
 import typing
+import warnings
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -211,14 +212,15 @@ def _of_facade(name: str, facade: Facade) -> dict[str, Any]:
 def _found(listed: Mapping[str, str]) -> dict[str, Any]:
     """Return objects of modules by `module:name`, without those that this version of a library lacks."""
     found: dict[str, Any] = {}
-    for module, names in listed.items():
-        try:
-            held = importlib.import_module(module.strip())
-        except ImportError:
-            continue
-        for name in sorted(words(names)):
+    with warnings.catch_warnings(action="ignore"):  # a deprecated name warns when it is read
+        for module, names in listed.items():
             try:
-                found[f"{module.strip()}:{name}"] = operator.attrgetter(name)(held)
-            except AttributeError:
+                held = importlib.import_module(module.strip())
+            except ImportError:
                 continue
+            for name in sorted(words(names)):
+                try:
+                    found[f"{module.strip()}:{name}"] = operator.attrgetter(name)(held)
+                except AttributeError:
+                    continue
     return found
