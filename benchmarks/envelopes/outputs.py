@@ -69,13 +69,15 @@ def each(*, fetch: bool, only: tuple[str, ...] = NAMES) -> Iterator[Output | str
         yield Output(
             "airports", "export_airports", next(text for file, text in corpora.tables() if file == "airports.csv")
         )
-    wanted = {_key(corpus): corpus for corpus in (*published.CORPORA, *published.FOR_ENVELOPES)}
-    for name, (tool, file) in FILES.items():
-        if name in only:
-            data = published.data(wanted[file], fetch=fetch)
-            yield Output(name, tool, data.decode()) if isinstance(data, bytes) else f"{name}: {data}"
+    known = {_key(corpus): corpus for corpus in (*published.CORPORA, *published.FOR_ENVELOPES)}
+    files = {known[file]: (name, tool) for name, (tool, file) in FILES.items() if name in only}
+    for corpus, data in published.each(files, fetch=fetch):
+        name, tool = files[corpus]
+        yield Output(name, tool, data.decode()) if isinstance(data, bytes) else f"{name}: {data}"
     others = [name for name in MADE_OF_OPENAPI if name in only]
-    data = published.data(wanted[OPENAPI], fetch=fetch) if others else ""
+    if not others:
+        return
+    ((_, data),) = published.each([known[OPENAPI]], fetch=fetch)
     openapi = json.loads(data) if isinstance(data, bytes) else {}
     for name in others:
         tool, of_openapi = MADE_OF_OPENAPI[name]
