@@ -23,6 +23,8 @@ class Shape:
     """Keys that are told of by their number only."""
     is_open: bool = False
     """Whether nothing is said of further members."""
+    is_named: bool = False
+    """Whether it has a name, under which it stands for objects at several places, of which some may not be written out."""
 
 
 @dataclass(eq=False)
@@ -119,6 +121,7 @@ class _Reader:
                 else:
                     node.types.add("object")
                     node.shape = self._shapes.setdefault(found[0], Shape())
+                    node.shape.is_named = True
                     if self._takes("={"):
                         self._members(node.shape)
             if not self._takes("|"):
@@ -164,8 +167,12 @@ class _Reader:
             nodes = [Node() for _ in names]
             self._unmarked += nodes
             return nodes
-        said = self._type()
-        return [Node(said.types, said.items, said.length, said.shape) for _ in names]
+        start = self._at
+        nodes = []
+        for _ in names:  # each has a shape of its own, though it is written once
+            self._at = start
+            nodes.append(self._type())
+        return nodes
 
 
 def _number(text: str) -> int:

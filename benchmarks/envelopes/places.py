@@ -167,7 +167,7 @@ def _of_node(node: outline.Node, known: dict[int, Place]) -> Place:
     return place
 
 
-GAP = re.compile(r"\.\.\.|\.\.\. \(.*\) \.\.\.|… ?\(.*\)|\.\.\. ?\[.*\].*")
+GAP = re.compile(r"\.\.\.|\.\.\. \(.*\) \.\.\.|\.\.\. [\d,]+ more \.\.\.|\.\.\. ?\[.*\].*")
 """What stands in a list in place of what is left out."""
 MORE = ("...", "…")
 """Members that say what is left out of an object."""
@@ -183,7 +183,7 @@ def of_value(value: Any) -> Place:
 def _learn(place: Place, value: Any) -> None:
     if isinstance(value, dict):
         for name, member in value.items():
-            if name not in MORE:
+            if name not in MORE or not isinstance(member, str):
                 _learn(place.member(name), member)
     elif isinstance(value, list):
         for item in value:
