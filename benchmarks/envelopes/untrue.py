@@ -85,7 +85,7 @@ def _of_node(node: outline.Node, source: Any, *, is_closed: bool) -> Iterator[st
         objects.setdefault(id(node.shape), (node.shape, path, []))[2].extend(dicts)
         for name, member in node.shape.members.items():
             pending.append((member, [value[name] for value in dicts if name in value], f"{path}.{name}"))
-        if node.shape.each is not None:
+        if node.shape.each is not None and not node.shape.more:  # else nobody can tell which keys are the map's
             others = [value[name] for value in dicts for name in value if name not in node.shape.members]
             pending.append((node.shape.each, others, f"{path}.*"))
     for node, path, found in values.values():
@@ -122,7 +122,7 @@ def _of_shape(
         elif is_closed and member.is_optional and there[name] == len(objects):
             yield f"schema: {path}.{name} is said to be missing at times; it is in each of {len(objects)}"
     others = there.keys() - shape.members.keys()
-    if shape.count is not None and shape.count != len(others):
+    if shape.count is not None and shape.count + shape.more != len(others):
         yield f"schema: {path} is said to have {shape.count} further keys; it has {len(others)}"
     elif (
         is_closed
@@ -213,31 +213,31 @@ def _number(text: str) -> int:
 
 def _of_variable(name: str, said: str, source: Any) -> Iterator[str]:
     """A variable's count, and where it is; one without a place is the whole, or a member of its name."""
-    where = re.search(r" at (\[.*\]|\S+?)[.,;]?$", said)
-    if where is not None:
-        path = where[1]
-        values = at(source, tuple(ast.literal_eval(path)) if path.startswith("['") else parsed(path))
-    elif isinstance(source, dict) and name in source:
-        values = at(source, (name,))
-    else:
-        values = [source]
+    where = re.search(r", at (.+?)(?:, with (.+))?$", said)
+    path: Path = (
+        ()
+        if where is None
+        else parsed(where[1])
+        if not where[1].startswith("['")
+        else tuple(ast.literal_eval(where[1]))
+    )
+    if where is None and isinstance(source, dict) and name in source:
+        path = (name,)
+    values = at(source, path)
+    counted = re.match(r"(array|object)\((\d+)(?: keys?)?\)(?: of object\((\d+) keys?\))?", said)
     if not values:
         yield f"variables: {name} is {said!r}; nothing is there"
+    if counted is None or not values:
         return
-    for pattern, actual in (
-        (r"array\((\d+)\)", [len(value) for value in values if isinstance(value, list)]),
-        (r"^object\((\d+) key", [len(value) for value in values if isinstance(value, dict)]),
-        (
-            r"array\(\d+\) of object\((\d+) key",
-            [len(item) for value in values if isinstance(value, list) for item in value if isinstance(item, dict)],
-        ),
-        (r"([\d,]+) (?:records|rows|items)", [len(values)]),
-    ):
-        found = re.search(pattern, said)
-        if found is not None and actual and {_number(found[1])} != set(actual):
-            inner = {len(value) for value in values if isinstance(value, list | dict)}
-            if inner != {_number(found[1])}:
-                yield f"variables: {name} is {said!r}; it is {sorted(set(actual))[:5]}"
+    is_table = ITEM in path or KEY in path
+    actual = len(values) if is_table else len(values[0])
+    if int(counted[2]) != actual:
+        yield f"variables: {name} is {said!r}; it has {actual} entries"
+    if counted[3] is not None:
+        added = len(re.split(r", | and ", where[2])) if where is not None and where[2] else 0
+        sizes = {len(item) + added for item in (values if is_table else values[0])}
+        if sizes != {int(counted[3])}:
+            yield f"variables: {name} is {said!r}; its objects have {sorted(sizes)[:5]} keys"
 
 
 def _of_omitted(omitted: dict[str, Any], source: Any) -> Iterator[str]:

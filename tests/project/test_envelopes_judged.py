@@ -131,6 +131,11 @@ def test_of_text_a_header_or_a_line_is_shown(need: str, text: str) -> None:
 def test_what_is_so_is_not_called_untrue() -> None:
     assert untrue.untruths(envelope(), DATA) == []
     assert untrue.untruths(envelope(schema=SCHEMA, values={"users[].id": [1, 3]}), DATA) == []
+    tables = {
+        "at": "array(3) of object(3 keys), at users[].at.*, with users_id and at_key",
+        "users": "array(3) of object",
+    }
+    assert untrue.untruths(envelope(variables=tables), DATA) == []
 
 
 @pytest.mark.parametrize(
@@ -176,7 +181,9 @@ def test_each_false_statement_of_an_outline_is_found(old: str, new: str) -> None
         {"schema": {"type": "array"}},
         {"variables": {"users": "array(4) of object"}},
         {"variables": {"page": "object(3 keys)"}},
-        {"variables": {"ids": "3 records at page[]"}},
+        {"variables": {"at": "array(2) of object(3 keys), at users[].at.*, with users_id and at_key"}},
+        {"variables": {"at": "array(3) of object(3 keys), at users[].at.*, with at_key"}},
+        {"variables": {"ids": "array(3) of object(2 keys), at page[]"}},
         {"values": {"users[].id": [0, 3]}},
         {"omitted": {"items": {"users": {"kept": 2, "omitted": 2}}}},
     ],
