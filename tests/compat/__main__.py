@@ -1,7 +1,8 @@
 """Counts, corpus by corpus, how many of the programs that pass in plain Python pass in the language and behind both walls.
 
-`python tests/compat [corpus …] [--every N] [--alone] [--task NAME] [--into FOLDER] [--write]`: without names all corpora, without `--every` all of
-their tasks. `--alone` leaves the jail out. `--task` runs the tasks whose name contains the text and says what each did. `--into` writes a file for each corpus
+`python tests/compat [corpus …] [--every N] [--alone] [--misses] [--task NAME] [--into FOLDER] [--write]`: without names all corpora, without `--every` all of
+their tasks. `--alone` leaves the jail out. `--misses` runs what did not pass last time. `--task` runs the tasks with these names (`3,5`),
+else those whose name contains the text, and says what each did. `--into` writes a file for each corpus
 with the misses by reason; `--write` puts the counts, and reasons without any text of a program, into docs/language.md. Corpora come from the folder that the environment names in CORPORA; what passes in plain Python is
 remembered there, so that it is run once.
 """
@@ -14,6 +15,7 @@ import hashlib
 import json
 import re
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -74,6 +76,35 @@ def _version(name: str) -> str:
         return ""
 
 
+class Found:
+    """What tasks gave behind walls, remembered in a file, so that a run that was stopped, or one after a mend, need not begin anew."""
+
+    def __init__(self, path: Path, *, only_misses: bool = False) -> None:
+        self._path = path
+        self._known: dict[str, Any] = json.loads(path.read_text()) if only_misses and path.is_file() else {}
+        self._written = time.monotonic()
+
+    def of(self, task: corpora.Task, walls: str, native: checks.Cells, side: Walls) -> checks.Cells:
+        """What the task gives: as remembered if it passed wherever it passes in plain Python, else what it gives now."""
+        key = f"{task.name} {walls}"
+        known = [(bool(ok), text) for ok, text in self._known.get(key, [])]
+        if known and all(one == wanted for one, wanted in zip(known, native, strict=False) if wanted[0]):
+            return known
+        got = self._known[key] = side.run(task.as_json())
+        got += [got[-1]] * (len(native) - len(got))
+        if time.monotonic() > self._written + 10:
+            self.save()
+        return got
+
+    def save(self) -> None:
+        """Write what was found."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._path.with_suffix(".new")
+        new.write_text(json.dumps(self._known))
+        new.replace(self._path)
+        self._written = time.monotonic()
+
+
 class Count:
     """Of one group of a corpus: how many parts pass where, and the misses by reason."""
 
@@ -94,11 +125,14 @@ def reason(text: str) -> str:
     return text[:160].strip()
 
 
-def measure(tasks: list[corpora.Task], natives: Natives, behind: tuple[str, ...] = WALLS[1:]) -> dict[str, Count]:
+def measure(
+    tasks: list[corpora.Task], natives: Natives, remembered: Found, behind: tuple[str, ...] = WALLS[1:]
+) -> dict[str, Count]:
     """Run tasks behind these walls and count; tasks that fail in plain Python count nowhere."""
     found: dict[str, Count] = defaultdict(lambda: Count(behind))
     with _sides(behind) as sides:
-        _measure(tasks, natives, sides, found)
+        _measure(tasks, natives, remembered, sides, found)
+    remembered.save()
     return found
 
 
@@ -113,7 +147,9 @@ def _sides(behind: tuple[str, ...] = WALLS[1:]) -> Iterator[dict[str, Walls]]:
             side.close()
 
 
-def _measure(tasks: list[corpora.Task], natives: Natives, sides: dict[str, Walls], found: dict[str, Count]) -> None:
+def _measure(
+    tasks: list[corpora.Task], natives: Natives, remembered: Found, sides: dict[str, Walls], found: dict[str, Count]
+) -> None:
     for number, task in enumerate(tasks):
         if sys.stderr.isatty():
             print(f"\r{number}/{len(tasks)} {task.name[:50]:50}", end="", file=sys.stderr)
@@ -122,9 +158,10 @@ def _measure(tasks: list[corpora.Task], natives: Natives, sides: dict[str, Walls
         count.native += sum(ok for ok, _ in native)
         if not any(ok for ok, _ in native):
             continue
-        for walls, side in sides.items():
-            got = side.run(task.as_json())
-            got += [got[-1]] * (len(native) - len(got))
+        passed = False
+        for walls, side in reversed(sides.items()):
+            # What passes behind both walls passes in the language: there is nothing more in its way.
+            got = native if passed else remembered.of(task, walls, native, side)
             has_missed = False
             for place, (one, wanted) in enumerate(zip(got, native, strict=False)):
                 if not wanted[0]:
@@ -137,6 +174,7 @@ def _measure(tasks: list[corpora.Task], natives: Natives, sides: dict[str, Walls
                         text = "a name that an earlier cell would have made"
                     has_missed = True
                     count.misses[walls][text].append(task.name + (f"#{place}" if len(native) > 1 else ""))
+            passed = not has_missed
 
 
 def documentation() -> dict[str, Count]:
@@ -181,9 +219,12 @@ def main() -> None:
     parser.add_argument("corpora", nargs="*", help=f"of {', '.join([*corpora.CORPORA, DOCUMENTATION])}")
     parser.add_argument("--every", type=int, default=1, help="take each Nth task")
     parser.add_argument("--alone", action="store_true", help="the language alone, without the jail")
-    parser.add_argument("--task", help="only tasks whose name contains this, told one by one")
+    parser.add_argument("--task", help="only these tasks, told one by one")
     parser.add_argument(
         "--write", action="store_true", help="write what was found last of each corpus into docs/language.md"
+    )
+    parser.add_argument(
+        "--misses", action="store_true", help="run only what did not pass, or was not reached, when it was run last"
     )
     parser.add_argument("--into", type=Path, help="a folder for a file of each corpus")
     arguments = parser.parse_args()
@@ -203,10 +244,12 @@ def main() -> None:
             missing.append(str(error))
             continue
         if arguments.task:
-            tasks = [task for task in tasks if arguments.task in task.name]
-            _tell(tasks, natives)
+            wanted = arguments.task.split(",")
+            whole = [task for task in tasks if task.name in wanted or task.name.rpartition("/")[2] in wanted]
+            _tell(whole or [task for task in tasks if arguments.task in task.name], natives)
             continue
-        found = measure(tasks[:: arguments.every], natives, WALLS[1:2] if arguments.alone else WALLS[1:])
+        remembered = Found(kept / f"{name}.tasks.json", only_misses=arguments.misses)
+        found = measure(tasks[:: arguments.every], natives, remembered, WALLS[1:2] if arguments.alone else WALLS[1:])
         text = report(name, found)
         print(text if arguments.into is None else text.split("\n\n")[0], flush=True)
         if arguments.into is not None:

@@ -20,6 +20,8 @@ import unittest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mocks import Mocks
+
 if TYPE_CHECKING:
     from disk import Disk
 
@@ -39,6 +41,9 @@ class Python(Protocol):
     def plain(self, space: dict[str, Any]) -> dict[str, Any]:
         """Return what code left in a namespace, as plain Python has it: real modules for what stands for them."""
 
+    def follow_mocks(self, space: dict[str, Any], module: types.ModuleType) -> None:
+        """Have code that ran in a namespace find what tests in a module mock."""
+
 
 class Plain:
     """Plain Python."""
@@ -57,6 +62,9 @@ class Plain:
 
     def plain(self, space: dict[str, Any]) -> dict[str, Any]:
         return space
+
+    def follow_mocks(self, space: dict[str, Any], module: types.ModuleType) -> None:
+        """It does: its names are the modules' own."""
 
 
 class InLanguage:
@@ -91,6 +99,9 @@ class InLanguage:
             for name, value in found.items()
         }
         return found if self._disk is None else self._disk.bridged(found)
+
+    def follow_mocks(self, space: dict[str, Any], module: types.ModuleType) -> None:
+        Mocks(self._language, space, module).follow()
 
 
 class AsRefused(Exception):
@@ -178,7 +189,10 @@ def _unittest(task: dict[str, Any], python: Python) -> Cells:
     space: dict[str, Any] = vars(module) if isinstance(python, Plain) else {"__name__": "__main__"}
     python.execute(task["code"], space, io.StringIO())
     vars(module).update(python.plain(space))
+    python.follow_mocks(space, module)
     exec(compile(task["test"], "<test>", "exec", dont_inherit=True), vars(module))
+    if not isinstance(python, Plain):
+        _import_too(task["test"], python, space)
     found = unittest.TestResult()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         unittest.defaultTestLoader.loadTestsFromTestCase(vars(module)["TestCases"]).run(found)
@@ -187,6 +201,14 @@ def _unittest(task: dict[str, Any], python: Python) -> Cells:
         lines = [line for line in bad[0].splitlines() if re.match(r"[\w.]+(: |$)", line)] if bad else ["no tests"]
         raise Failed(" ".join((lines or bad[0].splitlines())[-1].split())[:400])
     return [(True, "")]
+
+
+def _import_too(test: str, python: Python, space: dict[str, Any]) -> None:
+    """Import at the top level of the code what its tests do there: in plain Python both are one module, and some code lives on that."""
+    for node in ast.parse(test).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            with contextlib.suppress(Exception):
+                python.execute(ast.unparse(node), space, io.StringIO())
 
 
 def _notebook(task: dict[str, Any], python: Python) -> Cells:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import shutil
 import sqlite3
 import sys
 import types
@@ -41,11 +42,17 @@ class Disk:
         ]
         self._patcher = Patcher(additional_skip_names=ours)
 
+    def warm_up(self) -> None:
+        """Look through all modules for what a disk replaces in them: later disks of this process and its children know it."""
+        with self._patcher:
+            pass
+
     def mount(self) -> None:
         """From now on this process has only this disk."""
         self._patcher.setUp()
         assert self._patcher.fs is not None
         self._disk = self._patcher.fs
+        shutil._use_fd_functions = False  # type: ignore[attr-defined]  # descriptors of folders are those of the real disk
         self._disk.cwd = "/"  # so that a file has one name with and without its folder
         self._save_figures()
         self._open_databases()

@@ -109,7 +109,7 @@ def test_what_passes_in_plain_python_is_counted_in_the_language_and_behind_both_
         t for name in ("humaneval", "ds1000", "bigcodebench", "pydata") for t in corpora.CORPORA[name].tasks(folder)
     ]
     natives = main.Natives(folder)
-    found = main.measure(tasks, natives)
+    found = main.measure(tasks, natives, main.Found(folder / "tasks.json"))
     natives.save()
     counts = {group: (count.native, count.passes["language"], count.passes["both"]) for group, count in found.items()}
     misses = found["pydata-book"].misses
