@@ -13,6 +13,10 @@ import msgspec
 
 FRAME: Final = ".df."
 """Begins the first step of a path to the DataFrame of a variable."""
+SETTINGS: Final = ".settings."
+"""Begins the names of settings of libraries, which code cannot spell."""
+OTHER_INFERENCE: Final = f"{SETTINGS}inference"
+"""Stands among them where pandas' options of making columns of text are not those of its beginning."""
 MAX_CONTENTS_BYTES: Final = 16 << 20
 _MAX_NAMES: Final = 10_000
 _MAX_NAME_CHARS: Final = 512

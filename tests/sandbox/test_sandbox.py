@@ -8,7 +8,7 @@ import math
 import pandas as pd
 import pytest
 
-from byref_sandbox import Data, Failure, Limits, Outcome, Sandbox
+from byref_sandbox import Data, Failure, Limits, Outcome, Sandbox, Snapshot, State
 from byref_sandbox.outcome import MAX_STDERR_BYTES
 from byref_sandbox.testing import run_in_jail
 
@@ -83,6 +83,28 @@ def test_pandas_makes_of_variables_what_it_makes_of_plain_objects(sandbox: Sandb
         assert outcome.error is None, (code, outcome.error)
         assert outcome.value == wanted, code
         assert set(outcome.bound) <= {"d", "b"} and ("rows" in outcome.named) == ("rows =" in code), code
+
+
+def test_options_of_an_earlier_run_count_for_what_pandas_makes_of_variables(sandbox: Sandbox) -> None:
+    """Also where the code looks as if it needed neither the values nor the state."""
+    rows = {"rows": data([{"day": "2024-01-02"}, {"day": None}])}
+    for option, value in (("future.infer_string", False), ("mode.string_storage", "python")):
+        first = sandbox.run(f"pd.set_option({option!r}, {value!r})")
+        state = State((Snapshot(first.contents),), first.blobs)
+        for code in (
+            "repr(pd.DataFrame(rows)['day'].dtype)",
+            "print(len(rows))\nd = pd.DataFrame(rows)\nrepr(d['day'].dtype)",
+        ):
+            plain = "d = pd.DataFrame([{'day': '2024-01-02'}, {'day': None}])\nrepr(d['day'].dtype)"
+            assert sandbox.run(code, rows, state=state).value == sandbox.run(plain, state=state).value, (option, code)
+            assert sandbox.run(code, rows).value == sandbox.run(plain).value
+    first = sandbox.run("pd.set_option('display.max_rows', 4)")
+    shown = sandbox.run(
+        "print(pd.DataFrame(rows))",
+        {"rows": data([{"n": n} for n in range(50)])},
+        state=State((Snapshot(first.contents),), first.blobs),
+    )
+    assert shown.stdout.count("\n") < 9
 
 
 def test_df_gives_the_same_frame_every_time(sandbox: Sandbox) -> None:

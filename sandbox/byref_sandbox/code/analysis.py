@@ -30,7 +30,7 @@ _NAMESPACES: Final = _BY_NAME | {"exec", "dir"}
 _CONSTRUCTOR: Final = "DataFrame"
 _PANDAS: Final = frozenset({"pd", "pandas", _CONSTRUCTOR})
 """Names that stand for pandas and its DataFrame, unless the code binds them otherwise."""
-_INFERENCE: Final = ("infer_string", "string_storage")
+INFERENCE: Final = ("infer_string", "string_storage")
 """Options that change what pandas makes of text."""
 _LOOKING: Final = frozenset({"len", "print", "type", "str", "repr", "bool", "isinstance"})
 """Functions that change nothing of plain data, and whose result holds no part of it."""
@@ -259,9 +259,9 @@ class _Found:
                 )
                 self.is_other |= name in FAMILIAR and not is_same
         elif isinstance(node, ast.Attribute):
-            self.is_other |= node.attr in _INFERENCE
+            self.is_other |= node.attr in INFERENCE
         elif isinstance(node, ast.Constant):
-            self.is_other |= isinstance(node.value, str) and any(option in node.value for option in _INFERENCE)
+            self.is_other |= isinstance(node.value, str) and any(option in node.value for option in INFERENCE)
         elif not isinstance(node, ast.alias):
             bound = node.id if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) else _named_by(node)
             self.is_other |= bound in FAMILIAR

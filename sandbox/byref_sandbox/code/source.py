@@ -9,10 +9,13 @@ import threading
 import tokenize
 import warnings
 from collections.abc import Iterator
+from typing import Literal, overload
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
-UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
-"""The exceptions that `parsed` raises for code that cannot be parsed; SystemError if other threads parse at the same time."""
+TOO_DEEP = (RecursionError, MemoryError, SystemError)
+"""What Python's parser and compiler raise for code that is nested too deeply; SystemError too, where they have lost count of the depth."""
+UNPARSED = (SyntaxError, ValueError, *TOO_DEEP)
+"""The exceptions that `parsed` raises for code that cannot be parsed."""
 
 _parsing = threading.Lock()
 
@@ -25,14 +28,18 @@ def _begin_in_child() -> None:
 os.register_at_fork(after_in_child=_begin_in_child)
 
 
-def parsed(source: str) -> ast.Module:
+@overload
+def parsed(source: str, filename: str = ..., mode: Literal["exec"] = ...) -> ast.Module: ...
+@overload
+def parsed(source: str, filename: str, mode: Literal["exec", "eval"]) -> ast.AST: ...
+def parsed(source: str, filename: str = "<unknown>", mode: str = "exec") -> ast.AST:
     """Return `ast.parse` of code, without warnings, one thread at a time.
 
     CPython adds up the depths of the trees of all threads, and raises SystemError if they parse at the same time (gh-106905).
     """
     with _parsing, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(source)
+        return ast.parse(source, filename, mode)
 
 
 def strip_dollars(source: str) -> str:

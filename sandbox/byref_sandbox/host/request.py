@@ -15,7 +15,7 @@ from byref_sandbox.code.analysis import FAMILIAR, Analysed, definitions_of
 from byref_sandbox.code.inplace import changed_in_place
 from byref_sandbox.code.readonly import is_read_only
 from byref_sandbox.code.sqltext import references
-from byref_sandbox.contents import FRAME, blobs_of, decode_contents
+from byref_sandbox.contents import FRAME, OTHER_INFERENCE, SETTINGS, blobs_of, decode_contents
 from byref_sandbox.jsontext import encodable
 from byref_sandbox.outcome import MAX_FILE_NAME_CHARS, MAX_RECURSION_DEPTH, Limits
 from byref_sandbox.values import data, plots
@@ -58,8 +58,8 @@ def code_request(
     values: frozenset[str] = session.values.union(
         *(each.names - each.only_tables - each.only_constructed - each.only_looked_at for each in uses)
     )
-    if not FAMILIAR.isdisjoint({*variables, *session.all_names}):  # then `pd.DataFrame` may be something else
-        values |= constructed
+    if session.has_other_inference or not FAMILIAR.isdisjoint({*variables, *session.all_names}):
+        values |= constructed  # for `pd.DataFrame` may be something else, or make other columns of text
     payloads = _Payloads()
     bound: list[wire.Variable] = []
     for name, value in variables.items():
@@ -87,7 +87,7 @@ def code_request(
     changed = changed_in_place(code, session.texts[1:], {*bound_names, *(session.all_names & wanted)})
     is_reading = is_read_only(Analysed.joined(session.texts[::-1]), bound_names)
     binds = bool(code.uses.assigned or code.uses.imports or code.uses.may_read_all)
-    keeps = binds or not is_reading or not session.all_names.isdisjoint(wanted)
+    keeps = binds or not is_reading or session.has_settings or not session.all_names.isdisjoint(wanted)
     request = wire.Request(
         mode=mode,
         # Written as escapes, lone surrogates mean the same in a string literal; elsewhere in code they are refused.
@@ -141,6 +141,11 @@ class _Session:
             self._wanted = None
         self.all_names = frozenset[str]().union(*(contents.names() for contents in self._all))
         """All names that earlier runs have left."""
+        kept = {name.name for contents in self._all for part in contents.parts for name in part.names}
+        self.has_settings = any(name.startswith(SETTINGS) for name in kept)
+        """Whether earlier runs have left settings of libraries: any code may depend on them."""
+        self.has_other_inference = OTHER_INFERENCE in kept
+        """Whether pandas was told to make something else of text than it does by itself."""
         self._parts = [part for contents in self._all for part in contents.needed(self._wanted)]
         self.libraries = frozenset(name for part in self._parts for name in part.libraries)
         """What it takes to read its names, of the libraries that are loaded only when code needs them."""

@@ -109,7 +109,9 @@ class _Connection(sqlite3.Connection):
     def flush(self) -> None:
         """Write what is committed into the file."""
         if self.key is not None and not self.in_transaction:
-            self.files.write(self.key, self.serialize())
+            # SQLite cannot serialize a database without a page. Its file is empty.
+            (pages,) = sqlite3.Cursor(self).execute("PRAGMA page_count").fetchone()
+            self.files.write(self.key, self.serialize() if pages else b"")
 
     def close(self) -> None:
         if self.in_transaction:

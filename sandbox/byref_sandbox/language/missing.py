@@ -41,7 +41,6 @@ _INSTEAD = {
     "tqdm": "loop without it",
     "ipywidgets": "print() or return the value",
     "pydantic attr attrs": "use dataclasses",
-    "regex": "use re",
     "more_itertools": "use itertools",
     "arrow pendulum dateparser": "use datetime, dateutil or pd.to_datetime()",
     "locale": "use f'{value:,.2f}'",

@@ -34,6 +34,7 @@ from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.inspecting import is_own_frame, plain_hint
 from byref_sandbox.language.packed import packed_names, text_of_bytes
 from byref_sandbox.language.paths import path_class
+from byref_sandbox.language.patterns import regex_names
 from byref_sandbox.language.readers import reader_names
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.language.signatures import inspect_names, timeit_names
@@ -76,6 +77,7 @@ class Modules:
         self.add("__future__", {})
         self.add("asyncio", waiting.names(), hints=HINTS["asyncio"])
         # Notebooks ask it to let loops run inside of loops, which they may here.
+        self.add("regex", regex_names(vars(self.facades["re"])))
         self.add("nest_asyncio", {"apply": lambda loop=None: None})
         self.add("concurrent.futures", executors.names())
         logger = self._guards.replace(logs.Logger, "use logging.getLogger(name)")

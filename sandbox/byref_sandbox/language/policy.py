@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from byref_sandbox.code.libraries import LIBRARIES, is_installed
-from byref_sandbox.code.source import strip_dollars
+from byref_sandbox.code.source import TOO_DEEP, parsed, strip_dollars
 from byref_sandbox.language import copying, eventloop, hints, libraries, names, science, styles, transformer
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.builtin_names import safe_builtins
@@ -172,7 +172,7 @@ class Language:
             raise Refused(hints.magic(magic)) from None
         except SyntaxError as error:
             raise Refused(hints.syntax_error(error, source)) from None
-        except (RecursionError, MemoryError):
+        except TOO_DEEP:
             raise Refused(
                 Failure("SyntaxError", "the code is nested too deeply", None, "split it into several statements")
             ) from None
@@ -261,7 +261,7 @@ def _compiled(source: str, filename: str, mode: Literal["exec", "eval"]) -> tupl
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
-        tree = walls.visit(ast.parse(source, filename, mode))
+        tree = walls.visit(parsed(source, filename, mode))
         if walls.problems:
             raise Refused(_refusal(walls.problems))
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if mode == "exec" else 0
@@ -274,7 +274,7 @@ def _compiled_expression(source: str) -> types.CodeType:
         return _compiled(source, EVALUATED, "eval")[0]
     except Refused as refused:
         raise NotAllowed(refused.failure.message, refused.failure.hint or "") from None
-    except (RecursionError, MemoryError):
+    except TOO_DEEP:
         raise SyntaxError("the expression is nested too deeply") from None
     except ValueError as error:  # NUL characters, lone surrogates
         raise SyntaxError(str(error)[:200]) from None

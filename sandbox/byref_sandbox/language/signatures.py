@@ -41,29 +41,34 @@ def inspect_names(guards: Guards) -> dict[str, object]:
         function = getattr(value, "__func__", value) if inspect.ismethod(value) else value
         return is_own_function(function) or guards.is_user_class(value)
 
+    def plain_default(default: Any, own: bool) -> Any:
+        is_plain = own or default is inspect.Parameter.empty or type(default) in _PLAIN
+        return default if is_plain else _Shown(repr(default)[:200])
+
+    def plain_annotation(hint: Any, own: bool) -> Any:
+        is_plain = own or hint is inspect.Parameter.empty or isinstance(hint, str)
+        return plain_hint(hint if is_plain else inspect.formatannotation(hint))
+
     def plain(parameter: inspect.Parameter, own: bool) -> inspect.Parameter:
-        default, hint = parameter.default, parameter.annotation
-        if not own:
-            is_plain = default is parameter.empty or type(default) in _PLAIN
-            default = default if is_plain else _Shown(repr(default)[:200])
-            hint = hint if hint is parameter.empty or isinstance(hint, str) else inspect.formatannotation(hint)
-        return parameter.replace(default=default, annotation=plain_hint(hint))
+        return parameter.replace(
+            default=plain_default(parameter.default, own), annotation=plain_annotation(parameter.annotation, own)
+        )
 
     def signature(obj: Any, *, follow_wrapped: bool = True, **options: Any) -> inspect.Signature:
         if options:
             raise NotAllowed(f"signature({next(iter(options))}=...) is not available", "leave it out")
         found, own = inspect.signature(obj), is_own(obj)
         parameters = [plain(parameter, own) for parameter in found.parameters.values()]
-        returned = found.return_annotation
-        if not own and returned is not found.empty and not isinstance(returned, str):
-            returned = inspect.formatannotation(returned)
-        return inspect.Signature(parameters, return_annotation=plain_hint(returned))
+        return inspect.Signature(parameters, return_annotation=plain_annotation(found.return_annotation, own))
 
     def getfullargspec(func: Any) -> inspect.FullArgSpec:
-        if not is_own(func):
-            raise NotAllowed("getfullargspec() of a library's function is not available", "use inspect.signature()")
-        found = inspect.getfullargspec(func)
-        return found._replace(annotations={name: plain_hint(hint) for name, hint in found.annotations.items()})
+        found, own = inspect.getfullargspec(func), is_own(func)
+        return found._replace(
+            defaults=found.defaults and tuple(plain_default(value, own) for value in found.defaults),
+            kwonlydefaults=found.kwonlydefaults
+            and {name: plain_default(value, own) for name, value in found.kwonlydefaults.items()},
+            annotations={name: plain_annotation(hint, own) for name, hint in found.annotations.items()},
+        )
 
     def getmembers(object: Any, predicate: Callable[[Any], Any] | None = None) -> list[tuple[str, Any]]:
         members = []

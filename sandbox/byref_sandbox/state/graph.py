@@ -27,12 +27,12 @@ from blake3 import blake3
 from msgspec import Struct
 
 from byref_sandbox.code.analysis import definitions_of
-from byref_sandbox.contents import Contents, Name, Part, Path
+from byref_sandbox.contents import SETTINGS, Contents, Name, Part, Path
 from byref_sandbox.state.builders import BUILDERS, Builders
 from byref_sandbox.state.codes import Code, Codes, Unkept
 from byref_sandbox.state.known import Known
 from byref_sandbox.state.reader import Reader
-from byref_sandbox.state.settings import PREFIX, Settings
+from byref_sandbox.state.settings import Settings
 from byref_sandbox.state.writer import TooBig, Writer, looked_up_by
 
 MAX_NAMES: Final = 1_000
@@ -213,7 +213,7 @@ class Graph:
             self._exports = value
         elif self._only is not None and name not in self._only:
             pass
-        elif name.startswith(PREFIX):
+        elif name.startswith(SETTINGS):
             self._settings.apply(name, value)
         elif name.isidentifier() and not name.startswith("__"):
             self._space[name] = value
@@ -435,7 +435,7 @@ class Graph:
             looks_up=looks_up,
             always=sorted(always),
         )
-        gone = {name: f"could not be kept: {why}" if name.startswith(PREFIX) else why for name, why in lost.items()}
+        gone = {name: f"could not be kept: {why}" if name.startswith(SETTINGS) else why for name, why in lost.items()}
         given = {id(one): path for stream in streams for path, one in stream.paths.items()}
         return Written(
             contents,

@@ -20,10 +20,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from pandas._config import config as pandas_config
 
+from byref_sandbox.code.analysis import INFERENCE
+from byref_sandbox.contents import OTHER_INFERENCE, SETTINGS
 from byref_sandbox.language.policy import Language
 
-PREFIX: Final = ".settings."
-"""Prefix of their names in a graph, which code cannot spell."""
 _DECIMAL: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 _CYCLE: Final = "axes.prop_cycle"
 _SEEDS: Final = ("numpy.random", "random")
@@ -70,20 +70,22 @@ class Settings:
                     key: value for key, value in now.items() if key not in before or not _same(before[key], value)
                 }
                 if different:
-                    found[PREFIX + name] = different
+                    found[SETTINGS + name] = different
+                if name == _PANDAS and any(key.endswith(INFERENCE) for key in different):
+                    found[OTHER_INFERENCE] = True
             elif not _same(before, now):
-                found[PREFIX + name] = now
+                found[SETTINGS + name] = now
         return found
 
     def apply(self, name: str, value: Any) -> None:
         """Set the values that another run has left. Raises what a library raises for a value that it does not accept."""
-        group = _GROUPS.get(name.removeprefix(PREFIX))
+        group = _GROUPS.get(name.removeprefix(SETTINGS))
         if group is None:
             return
-        if name == PREFIX + "matplotlib" and "matplotlib" not in sys.modules:
+        if name == SETTINGS + "matplotlib" and "matplotlib" not in sys.modules:
             self._unread[name] = value  # this run draws nothing, but the next one may
             return
-        if name == PREFIX + _PANDAS:
+        if name == SETTINGS + _PANDAS:
             self._set_pandas(value)
         else:
             group.apply(value)

@@ -309,6 +309,21 @@ def test_explaining_hostile_errors_is_safe_and_bounded(language: Language, code:
 # IPython's lines --------------------------------------------------------------------------------------------------------------
 
 
+def test_code_whose_depth_python_has_miscounted_is_refused(language: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+    def miscount(*_arguments: object) -> None:
+        raise SystemError("AST constructor recursion depth mismatch (before=63, after=65)")
+
+    program = language.compile("try:\n    eval('1 + 1')\nexcept SyntaxError as error:\n    found = str(error)\nfound")
+    monkeypatch.setattr("byref_sandbox.language.policy.parsed", miscount)
+    assert language.run(program, {}, io.StringIO()).value == "the expression is nested too deeply"
+    with pytest.raises(Refused) as refused:
+        language.compile("1")
+    assert (refused.value.failure.kind, refused.value.failure.message) == (
+        "SyntaxError",
+        "the code is nested too deeply",
+    )
+
+
 @pytest.mark.parametrize(
     ("code", "value"),
     [

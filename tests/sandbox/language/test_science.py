@@ -33,6 +33,7 @@ WORKS: dict[str, list[tuple[str, str]]] = {
         ("from scipy.cluster.hierarchy import linkage, fcluster\nfcluster(linkage([[0], [1], [9]]), 2, 'distance').tolist()", "[1, 1, 2]"),
         ("from scipy.linalg import lu, block_diag, expm\nlu(np.eye(2))[2].tolist(), block_diag(1, 2).shape", "([[1.0, 0.0], [0.0, 1.0]], (2, 2))"),
         ("from scipy.fft import fft, ifft\nifft(fft([1.0, 2.0], workers=4)).real.tolist()", "[1.0, 2.0]"),
+        ("from scipy import fftpack\nfftpack.ifft(fftpack.fft([1.0, 2.0])).real.tolist(), fftpack.dct([1.0, 0, 0]).tolist()[0], fftpack.fftfreq(4)[1]", "([1.0, 2.0], 2.0, np.float64(0.25))"),
         ("from scipy import signal, ndimage\nsignal.find_peaks([0, 2, 0])[0].tolist(), ndimage.gaussian_filter([0.0, 1.0, 0.0], 1).shape", "([1], (3,))"),
         ("from scipy.special import comb, expit, gamma\nfloat(comb(5, 2)), expit(0), gamma(5)", "(10.0, np.float64(0.5), np.float64(24.0))"),
         ("from scipy.stats import rv_discrete\nclass D(rv_discrete):\n    def _pmf(self, k):\n        return 0.5 * (k >= 0) * (k < 2)\nD(a=0, b=1).pmf(1)", "np.float64(0.5)"),
@@ -84,6 +85,8 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
     "scipy": [
         ("from scipy.io import loadmat", "have the tool return JSON or CSV"),
         ("import scipy.linalg.lapack", "No module named 'scipy.linalg.lapack'"),
+        ("from scipy.fftpack import diff", "scipy.fftpack.diff is not available"),
+        ("import scipy.fftpack\nscipy.fftpack.convolve", "scipy.fftpack.convolve is not available"),
         ("from scipy import LowLevelCallable", "give a Python function"),
         ("from scipy.sparse import load_npz\nload_npz('x')", "make the matrix of arrays"),
         ("from scipy import sparse\nsparse.csr_matrix(([1.0], [10**9], [0, 1]), shape=(1, 1)).toarray()", "indices must be"),

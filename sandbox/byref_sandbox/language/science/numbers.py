@@ -8,9 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from byref_sandbox.code.words import words
 from byref_sandbox.language.names import INDEX_ATTRIBUTES, UNCHECKED_ATTRIBUTES
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.language.science.walls import Given, Names, in_form, patch
+
+_TRANSFORMS = words("""fft ifft fftn ifftn rfft irfft fft2 ifft2 dct idct dst idst dctn idctn dstn idstn fftfreq rfftfreq fftshift ifftshift
+    next_fast_len""")
+"""What scipy.fftpack shares with scipy.fft. The rest of it takes tables of its own as arguments, and its compiled code trusts them."""
 
 
 def scipy(given: Given) -> Names:
@@ -48,7 +53,11 @@ def scipy(given: Given) -> Names:
         given.guards.substitutes[name] = functools.partial(_unchecked, name)
     stats = importlib.import_module("scipy.stats")
     given.guards.bases.update((stats.rv_continuous, stats.rv_discrete))
-    return {"scipy.sparse": {name: getattr(sparse, name) for name in ("spmatrix", "sparray") if hasattr(sparse, name)}}
+    transforms = importlib.import_module("scipy.fftpack")
+    return {
+        "scipy.sparse": {name: getattr(sparse, name) for name in ("spmatrix", "sparray") if hasattr(sparse, name)},
+        "scipy.fftpack": {name: getattr(transforms, name) for name in _TRANSFORMS if hasattr(transforms, name)},
+    }
 
 
 def _alone(_real: Any) -> Any:
