@@ -141,7 +141,7 @@ def parts_with_tables(
     """Return what `parts` returns and the tables inside the value: the whole, the tables in their order, other members.
 
     A table that is one array or map is the value at its path; one that is gathered from many places is the list of all its
-    records. It is named after its key; where another one of these names is the same, after the key before that, too.
+    records. It is named after its key, and after the key before that, too, where another one of these names is the same.
     """
     whole, *members = parts(tool, value, words, renamed)
     by_path = {part.path: part for part in (whole, *members)}
@@ -155,8 +155,8 @@ def parts_with_tables(
         if known is None:
             keys = [identifier(names.get(step, step)) for step in table.path if isinstance(step, str)] or ["records"]
             wanted = keys[-1]
-            if wanted in taken and len(keys) > 1:
-                wanted = identifier(f"{keys[-2]}_{keys[-1]}")
+            if wanted in taken:
+                wanted = identifier(f"{keys[-2]}_{wanted}" if len(keys) > 1 else f"{wanted}_rows")
             taken.add(wanted)
             known = Part(wanted, path, shape)
         first[path] = replace(known, shape=shape, rows=table.rows)

@@ -31,6 +31,10 @@ _LEAST_KEYS: Final = 3
 _MANY_VALUES: Final = 2_000
 """Values of a map that are looked at one by one. Where a map has more, its text was parsed: outside of long arrays, text that is
 matched is short."""
+_MANY_MEMBERS: Final = 200
+"""Members of one object that are looked into; a table is rarely behind one of more."""
+_LEAST_SHARE: Final = 0.01
+"""How much a table counts at least, beside the first one."""
 _COLUMNS: Final = 12
 """Columns of a table that count for its rank."""
 _IDS: Final = ("id", "_id", "uuid", "guid", "key", "number", "sha", "slug", "code", "name")
@@ -72,9 +76,10 @@ def tables(value: object, node: Node, most: int = MAX_TABLES) -> list[Table]:
 
     `node` is what the schema of the value knows (`Schema.node`). In the value `Rows` may stand for long arrays.
     """
-    found = [table for table in _found(value, node) if table.rows >= LEAST_ROWS]
-    found.sort(key=lambda table: -table.worth)  # stable: of equals the one that comes first
-    return [table if table.is_one else replace(table, ids=_ids(value, node, table.path)) for table in found[:most]]
+    found = [one for one in _found(value, node) if one[0].rows >= LEAST_ROWS]
+    found.sort(key=lambda one: -one[0].worth)  # stable: of equals the one that comes first
+    told = [one for one in found[:most] if len(one[0].path) <= 2 or one[0].worth >= _LEAST_SHARE * found[0][0].worth]
+    return [table if table.is_one else replace(table, ids=_ids(value, table.path, place)) for table, place in told]
 
 
 def below_map(node: Node) -> Node | None:
@@ -100,10 +105,20 @@ class _Place(NamedTuple):
     path: Path
     values: Sequence[Any] | None
     """The values there; None where they are many."""
-    each: int = 0
+    above: _Place | None = None
+
+    @property
+    def each(self) -> int:
+        """The number of arrays and maps on the way to it."""
+        return sum(isinstance(step, Each) for step in self.path)
+
+    def down(self, node: Node, step: str | Each, values: Sequence[Any] | None = None) -> _Place:
+        """Return the place one step down."""
+        return _Place(node, (*self.path, step), values, self)
 
 
-def _found(value: object, node: Node) -> Iterator[Table]:
+def _found(value: object, node: Node) -> Iterator[tuple[Table, _Place]]:
+    """Yield each table, with the place of the array or map that it is."""
     waiting = deque([_Place(node, (), [value])])
     places = 0
     while waiting and places < _MAX_PLACES:
@@ -120,14 +135,14 @@ def _found(value: object, node: Node) -> Iterator[Table]:
                 if rows:
                     counted = sum(len(each) for each in place.values or () if type(each) in (list, Rows))
                 if _is_record(node.items):
-                    yield Table((*path, ITEM), counted, node.items)
+                    yield Table((*path, ITEM), counted, node.items), place
             if not rows:
-                waiting.append(_Place(node.items, (*path, ITEM), None, place.each + 1))
+                waiting.append(place.down(node.items, ITEM))
         elif kind == OBJECT:
             below = below_map(node)
             waiting.extend(_members(place, below))
             if below is not None and below.kinds == OBJECT and _is_pure(node) and _is_record(below):
-                yield Table((*path, KEY), below.objects, below)
+                yield Table((*path, KEY), below.objects, below), place
 
 
 def _is_pure(node: Node) -> bool:
@@ -140,15 +155,18 @@ def _is_record(node: Node) -> bool:
     return bool(node.members)
 
 
-def _ids(value: object, node: Node, path: Path) -> dict[int, str]:
+def _ids(value: object, path: Path, place: _Place | None) -> dict[int, str]:
     """Return for each array on a path the member of its items that is another one in each, if there is one and they are few."""
+    nodes: list[Node] = []
+    while place is not None:
+        nodes.insert(0, place.node)
+        place = place.above
     found: dict[int, str] = {}
     values: list[Any] = [value]
-    for at, step in enumerate(path[:-1]):
-        below = node.items if step is ITEM else below_map(node) if step is KEY else node.members.get(str(step))
-        if below is None or any(type(one) is Rows for one in values):
+    for at, (step, node) in enumerate(zip(path, nodes[1:], strict=False)):
+        if any(type(one) is Rows for one in values):
             return found
-        node, values = below, list(islice(_stepped(values, step), _MANY_ITEMS + 1))
+        values = list(islice(_stepped(values, step), _MANY_ITEMS + 1))
         if len(values) > _MANY_ITEMS:
             return found
         if step is ITEM and node.kinds == OBJECT:
@@ -172,21 +190,22 @@ def _stepped(values: Sequence[Any], step: str | Each) -> Iterator[Any]:
 
 def _members(place: _Place, below: Node | None) -> Iterator[_Place]:
     """The places below an object: one for all values of a map, else one for each member."""
-    node, path, values = place.node, place.path, place.values
+    node, values = place.node, place.values
     if below is None:
-        for key, member in node.members.items():
-            if member.kinds & CONTAINER and len(key) <= _KEY_CHARS and _is_utf8(key):
+        inner = [(key, member) for key, member in node.members.items() if member.kinds & CONTAINER]
+        for key, member in inner[:_MANY_MEMBERS]:
+            if len(key) <= _KEY_CHARS and _is_utf8(key):
                 its = None if values is None else [one[key] for one in values if type(one) is dict and key in one]
-                yield _Place(member, (*path, key), its, place.each)
+                yield place.down(member, key, its)
         return
     if values is not None:
-        inner = [each for one in values if type(one) is dict for each in one.values()]
-        if len(inner) <= _MANY_VALUES:
-            yield _Place(below, (*path, KEY), inner, place.each + 1)
+        its = [each for one in values if type(one) is dict for each in one.values()]
+        if len(its) <= _MANY_VALUES:
+            yield place.down(below, KEY, its)
             return
-        if any(type(each) is Rows for each in inner):  # of a stream: what is below is not counted
+        if any(type(each) is Rows for each in its):  # of a stream: what is below is not counted
             return
-    yield _Place(below, (*path, KEY), None, place.each + 1)
+    yield place.down(below, KEY)
 
 
 def _is_utf8(key: str) -> bool:
