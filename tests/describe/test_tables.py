@@ -61,6 +61,7 @@ INSIDE: dict[str, tuple[Any, list[tuple[str, int]]]] = {
     "the top": (rows(9), [("$[]", 9)]),
     "the top is a map": ({f"2026-01-0{day}": {"open": 1, "shut": day} for day in range(1, 9)}, [("*", 8)]),
     "arrays of a map": ({f"2026-01-0{day}": rows(day) for day in range(1, 9)}, [("*[]", 36)]),
+    "four lists alike": ({name: rows(3) for name in ("admins", "users", "guests", "bots")}, [("*[]", 12)]),
     "arrays in arrays": ({"pages": [rows(2), rows(3), []]}, [("pages[][]", 5)]),
     "a map in records": (
         {"hosts": [{"name": str(n), "disks": {f"/dev/{n}{d}": {"gb": d, "used": n} for d in "abc"}} for n in range(8)]},
@@ -116,7 +117,7 @@ def test_an_id_tells_the_owners_apart_where_there_is_one() -> None:
 
 
 def test_there_are_a_handful_and_the_largest_is_first() -> None:
-    value = {"meta": {"count": 1}, **{f"list{n}": rows(n * 3 + 2) for n in range(12)}}
+    value = {"meta": {"count": 1}, **{f"list{n}": [{f"{n}{k}": k for k in range(9)}] * (n * 3 + 2) for n in range(12)}}
     assert told(value) == [(f"list{n}[]", n * 3 + 2) for n in reversed(range(12))][:MAX_TABLES]
 
 

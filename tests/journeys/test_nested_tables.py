@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from byref import Engine, Session
-from byref.artifacts.variables import parts_with_tables
-from byref.describe.tables import tables
-from byref.ingest.envelope.base import Brief
-from byref.ingest.envelope.variables import VariablesBuilder
+from byref import Engine, Policy, Session
 from byref.stores import MemoryStore
 from byref_sandbox import Every, Sandbox
 
@@ -37,25 +32,9 @@ PULLS = [{"repos_key": repo, **pull} for repo, about in VALUE["repos"].items() f
 LABELS = sum(len(pull["labels"]) for pull in PULLS)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def bound() -> Iterator[None]:
-    begin = VariablesBuilder.__init__
-
-    def with_tables(self: VariablesBuilder, brief: Brief) -> None:
-        begin(self, brief)
-        [measured] = brief.blocks
-        assert measured.schema is not None
-        found = tables(self._value, measured.schema.node)
-        self.parts = parts_with_tables(brief.prepared.tool, self._value, measured.shape, found)
-        self._sizes = [part.rows or 0 for part in self.parts]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(VariablesBuilder, "__init__", with_tables)
-        yield
-
-
 def opened(engine: Engine, tenant: str) -> Session:
-    return engine.session("chat", tenant=tenant, tools=TOOLS, context_window=200_000)
+    policy = Policy(envelope_form="outline")
+    return engine.session("chat", tenant=tenant, tools=TOOLS, context_window=200_000, policy=policy)
 
 
 def checked(session: Session) -> None:

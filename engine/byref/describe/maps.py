@@ -25,6 +25,12 @@ def as_map(node: Node) -> Node:
 
     Values that share a shape are data, unless their keys belong to each of several objects, as the names of fields do.
     """
+    if node.as_map is None:
+        node.as_map = _as_map(node)
+    return node.as_map
+
+
+def _as_map(node: Node) -> Node:
     if not node.members:
         return node
     required = node.required or frozenset[str]()
@@ -40,6 +46,7 @@ def as_map(node: Node) -> Node:
 def fold(node: Node, keys: Sequence[str]) -> Node:
     """Return a copy of the node with these keys folded."""
     folded = copy(node)
+    folded.as_map = None
     folded.members, folded.rest_keys = dict(node.members), dict(node.rest_keys)
     if keys:
         folded.fold(keys)

@@ -22,6 +22,7 @@ class Node:
 
     __slots__ = (
         "arrays_first",
+        "as_map",
         "is_cut",
         "is_sampled",
         "items",
@@ -43,6 +44,8 @@ class Node:
         """The number of objects seen."""
         self.is_sampled = False
         """Whether further objects were matched by an expression and not counted."""
+        self.as_map: Node | None = None
+        """What `maps.as_map` found, once it has looked: by then all is observed."""
         self.items: Node | None = None
         self.members: dict[str, Node] = {}
         self.required: set[str] | None = None

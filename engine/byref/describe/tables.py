@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from byref.describe.maps import overlap
-from byref.describe.nodes import ARRAY, CONTAINER, INTEGER, NULL, OBJECT, STRING, Node, merge
+from byref.describe.maps import as_map
+from byref.describe.nodes import ARRAY, CONTAINER, INTEGER, NULL, OBJECT, STRING, Node
 from byref.describe.paths import ITEM, KEY, Each, Path
 from byref.describe.rows import Rows
 
@@ -26,8 +26,8 @@ _MAX_EACH: Final = 3
 """Arrays and maps on the way to one table."""
 _KEY_CHARS: Final = 256
 """A table behind a longer key is not told of."""
-_LEAST_KEYS: Final = 3
-"""An object with fewer members is taken for a record, however alike they are."""
+_LEAST_KEYS: Final = 2
+"""An object with fewer members that are no scalars is a record."""
 _MANY_VALUES: Final = 2_000
 """Values of a map that are looked at one by one. Where a map has more, its text was parsed: outside of long arrays, text that is
 matched is short."""
@@ -83,21 +83,16 @@ def tables(value: object, node: Node, most: int = MAX_TABLES) -> list[Table]:
 
 
 def below_map(node: Node) -> Node | None:
-    """Return what the values of a map have in common; None for an object whose keys name fields.
-
-    An object is a map if keys of it were folded, or if all its values that are no scalars are alike: its keys are ids, say. A key
-    that each of several objects has names a field.
-    """
-    inner = [member for member in node.members.values() if member.kinds & CONTAINER]
-    if node.rest is not None:
-        kind = node.rest.kinds & CONTAINER
-        return node.rest if kind in (ARRAY, OBJECT) and not any(member.kinds & kind for member in inner) else None
-    if len(inner) < _LEAST_KEYS or (node.objects > 1 and node.required):
+    """Return what the values of a map have in common: an object whose keys are data, as `as_map` finds; None for other objects."""
+    if node.rest is None and sum(bool(member.kinds & CONTAINER) for member in node.members.values()) < _LEAST_KEYS:
         return None
-    kinds = {member.kinds & CONTAINER for member in inner}
-    if kinds not in ({ARRAY}, {OBJECT}) or not overlap(inner):
+    folded = as_map(node)
+    if folded.rest is None:
         return None
-    return merge(inner)
+    kind = folded.rest.kinds & CONTAINER
+    if kind not in (ARRAY, OBJECT) or any(member.kinds & kind for member in folded.members.values()):
+        return None
+    return folded.rest
 
 
 class _Place(NamedTuple):
