@@ -161,7 +161,7 @@ def _outputs(engine: byref.Engine, peers: Peers, short: bool) -> Iterator[Figure
             ours.untruths = judging.untruths(output, envelope)
             if policy is None:
                 truths = truth.answers(output.name, output.source)
-                ours.answers = [*judging.answered(session, output.name, envelope, asked, truths)]
+                ours.answers = [*judging.answered(session, envelope, ours, truths)]
                 yield Figure(
                     f"questions about {output.name}, of {tokens(output.text):,} tokens",
                     ours.tokens,

@@ -26,9 +26,7 @@ def main(folder: Path, names: tuple[str, ...]) -> None:
             lines = [envelope, "", *(f"{number}. {one.ask}" for number, one in enumerate(asked, 1))]
             (folder / f"{output.name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
             found = judging.judged(output, envelope, tokens(envelope), asked)
-            answers = list(
-                judging.answered(session, output.name, envelope, asked, truth.answers(output.name, output.source))
-            )
+            answers = list(judging.answered(session, envelope, found, truth.answers(output.name, output.source)))
             print(
                 f"\n## {output.name}: {found.tokens:,} tokens; of {found.needed} fields {found.placed} shown at their place, "
                 f"{found.exemplified} with an example; {answers.count('exact')} answers exact"

@@ -76,22 +76,19 @@ def programs(name: str) -> list[str]:
     return [part.strip() for part in re.split(r"(?m)^# \d+$\n?", file.read_text(encoding="utf-8"))[1:]]
 
 
-def answered(
-    session: byref.Session, name: str, envelope: str, questions: list[Question], truth: list[object]
-) -> Iterator[str]:
-    """Run the program of each question on the data that the envelope stands for."""
-    for question, program, expected in zip(questions, programs(name), truth, strict=False):
+def answered(session: byref.Session, envelope: str, judged: Judged, truth: list[object]) -> Iterator[str]:
+    """Run the program of each question on the data that the envelope stands for: `exact`, or what is wrong."""
+    for one, program, expected in zip(judged.shown, programs(judged.name), truth, strict=False):
         if not program:
             yield "no program"
-        elif unseen := unseen_keys(program, envelope, question.ask):
+        elif one.missing:
+            yield "guessed: a field that it needs is not shown"
+        elif unseen := unseen_keys(program, envelope, one.question.ask):
             yield f"not blind: {', '.join(unseen)}"
         else:
-            reply = session.call("code_interpreter", {"code": program})
-            yield (
-                "exact"
-                if is_equal(_read(str(reply.content)), json.loads(json.dumps(expected)))
-                else f"wrong: {reply.content!s:.200}"
-            )
+            reply = str(session.call("code_interpreter", {"code": program}).content)
+            is_exact = any(is_equal(value, json.loads(json.dumps(expected))) for value in _readings(reply))
+            yield "exact" if is_exact else f"wrong: {reply:.200}"
 
 
 def unseen_keys(program: str, envelope: str, ask: str) -> list[str]:
@@ -112,12 +109,15 @@ def unseen_keys(program: str, envelope: str, ask: str) -> list[str]:
     return sorted({name for name in names if name not in text})
 
 
-def _read(reply: str) -> Any:
-    """The value that a reply of the interpreter begins with."""
+def _readings(reply: str) -> Iterator[object]:
+    """What the interpreter's reply may stand for, its notes aside: text stands there without quotes."""
+    said = re.sub(r"(\n\[[^\n]*\])+$", "", reply.strip())
+    yield said
+    yield from ({"True": True, "False": False, "None": None}[said],) if said in ("True", "False", "None") else ()
     try:
-        return json.JSONDecoder().raw_decode(reply.strip())[0]
+        yield json.loads(said)
     except ValueError:
-        return reply.strip()
+        return
 
 
 def is_equal(one: Any, other: Any) -> bool:
