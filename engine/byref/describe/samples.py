@@ -25,8 +25,6 @@ _FETCHED: Final = 100
 """Work for each member that is fetched from its object, which is seldom in the processor's cache."""
 _PASSED: Final = 15
 """Work for each item of an array, or value of a map, that is passed on."""
-_FOLDED: Final = 1_500
-"""Work for each key of a map that is folded: what is known of its values is merged."""
 _LEAST, _MOST = 32, 256
 """Minimum and maximum values in a sample, unless there are fewer."""
 _FEWEST: Final = 3
@@ -114,7 +112,7 @@ def _below(values: Sequence[Any], step: Step, node: Node) -> Sequence[Any]:
 
 def places(value: object, node: Node, work: Work) -> Iterator[Place]:
     """Yield the places of a value, level by level, as far as the work allows. `node` is the value's schema."""
-    level = [Place((), _mapped(node, work), [value], None, 1.0)]
+    level = [Place((), as_map(node), [value], None, 1.0)]
     for _ in range(_LEVELS):
         below: list[Place] = []
         for at, place in enumerate(level[:_PLACES]):
@@ -145,11 +143,14 @@ def _found(place: Place, share: float, work: Work) -> Iterator[Place]:
                 work.left -= _VALUE
                 if not column:
                     continue
+            elif _is_url(some[0].get(key)) and _is_url(some[-1].get(key)):
+                work.left -= _VALUE  # URLs are many, and nothing is said of them
+                continue
             else:
                 column = [one[key] for one in some if key in one]
             if column:
                 work.left -= _cost(column)
-                yield Place((*place.path, key), _mapped(member, work), column, sample, scale * len(column), place)
+                yield Place((*place.path, key), as_map(member), column, sample, scale * len(column), place)
         if node.rest is not None:
             path = (*place.path, KEY)
             whole = _below(objects, KEY, node)
@@ -158,7 +159,7 @@ def _found(place: Place, share: float, work: Work) -> Iterator[Place]:
             shown, sample = _spread(whole, most, place.sample, path)
             if shown:
                 work.left -= _cost(shown)
-                yield Place(path, _mapped(node.rest, work), shown, sample, total, place)
+                yield Place(path, as_map(node.rest), shown, sample, total, place)
     if len(objects) < len(place.values) and node.items is not None:
         path, sample = (*place.path, ITEM), place.sample
         items = _below(place.values, ITEM, node)
@@ -169,14 +170,11 @@ def _found(place: Place, share: float, work: Work) -> Iterator[Place]:
         shown, sample = _spread(items, most, sample, path)
         if shown:
             work.left -= _cost(shown)
-            yield Place(path, _mapped(node.items, work), shown, sample, total, place)
+            yield Place(path, as_map(node.items), shown, sample, total, place)
 
 
-def _mapped(node: Node, work: Work) -> Node:
-    mapped = as_map(node)
-    if mapped is not node:
-        work.left -= _FOLDED * len(node.members)
-    return mapped
+def _is_url(value: object) -> bool:
+    return type(value) is str and value.startswith(("http://", "https://"))
 
 
 def _cost(column: Sequence[Any]) -> float:
@@ -185,7 +183,10 @@ def _cost(column: Sequence[Any]) -> float:
 
 def _spread(values: Sequence[Any], most: int, sample: Sample | None, path: Path) -> tuple[Sequence[Any], Sample | None]:
     """Return the values; or, if there are more than `most`, some of them, spread evenly."""
-    if len(values) <= most:
+    count = len(values)
+    if count <= most:
         return values, sample
-    some = values[:: -(-len(values) // most)]
-    return some, Sample(path, len(some))
+    # One value of each of `most` spans, at places in them that are multiples of the golden ratio, modulo one: with a fixed step,
+    # a period of the data could coincide.
+    some = [values[(at * count + count * (at * 40503 % 65536) // 65536) // most] for at in range(most)]
+    return some, Sample(path, most)

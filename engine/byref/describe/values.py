@@ -23,13 +23,13 @@ from byref.describe.paths import ITEM, Each, Path, written
 from byref.describe.rows import Rows
 from byref.describe.samples import Place, Sample, Work, places
 
-_LEAST_WORK: Final = 600_000
+_LEAST_WORK: Final = 1_000_000
 """Nanoseconds of work for even the smallest value."""
 _MOST_WORK: Final = 40_000_000
 """Nanoseconds of work for even the largest value."""
 _WORK_PER_BYTE: Final = 0.6
-"""Further nanoseconds for each byte of the text: `orjson.loads` takes 3 to 10, and all work is to take at most 0.3 of that."""
-_SAMPLING: Final = 0.5
+"""Nanoseconds of work for each byte of the text: `orjson.loads` takes 3 to 10, and all work is to take at most 0.3 of that."""
+_SAMPLING: Final = 0.4
 """Share of the work that samples may take."""
 _SEEN: Final = 120
 """Work for each value of a column of which something is said."""
@@ -201,7 +201,7 @@ class _Reading:
     """Reads a value as far as its work allows."""
 
     def __init__(self, size: int) -> None:
-        self._work = Work(min(_LEAST_WORK + size * _WORK_PER_BYTE, _MOST_WORK))
+        self._work = Work(min(max(_LEAST_WORK, size * _WORK_PER_BYTE), _MOST_WORK))
         self._columns: dict[Path, _Column] = {}
         self._keys: dict[Path, tuple[Keys, Fact | None]] = {}
         """The keys of the maps at a place, and what is said of them."""

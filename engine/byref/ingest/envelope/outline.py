@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, Final
 
 from byref.artifacts import variables
@@ -15,6 +16,7 @@ from byref.content import Block
 from byref.describe.example import Example, example
 from byref.describe.jsontext import compact
 from byref.describe.tables import tables
+from byref.describe.values import Fact, listed
 from byref.ingest.envelope.base import (
     ROUNDS,
     Brief,
@@ -35,6 +37,10 @@ _SCHEMA_SHARE: Final = 0.5
 """The schema's share of the tokens that the fixed parts leave, if schema and example need more than these."""
 _LISTING_SHARE: Final = 0.25
 """Share of the budget for the names of variables; further variables are only counted."""
+_VALUES_SHARE: Final = 0.25
+"""Maximum share of the tokens that the fixed parts leave for what is said of values."""
+_MOST_OF_VALUES: Final = 180
+"""Maximum tokens of what is said of values: what says most comes first, and soon the rest says little."""
 _OMITTED: Final = 16
 """Tokens reserved for `omitted`."""
 _LEAST: Final = 16
@@ -58,6 +64,7 @@ class _OutlineBuilder(Builder):
         self._outline = measured.schema.outline
         self._shape: object = None
         self._example: Example | None = None
+        self._values: dict[str, Any] = {}
         self._is_fitted = False
 
     def _fit(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
@@ -65,7 +72,7 @@ class _OutlineBuilder(Builder):
             rendered = self._rendered(names, step, kept)
             if rendered.tokens <= self.budget:
                 return rendered
-        self._is_fitted, self._shape, self._example = True, "", None
+        self._is_fitted, self._shape, self._example, self._values = True, "", None, {}
         rendered = self._rendered(names, step, kept)
         room = self.budget - rendered.tokens - _OMITTED
         for _ in range(ROUNDS):
@@ -78,12 +85,33 @@ class _OutlineBuilder(Builder):
         return rendered
 
     def _share(self, room: int) -> None:
-        """Divide a room in tokens between the shape and the example."""
+        """Divide a room in tokens between the values, the shape and the example."""
+        self._values, used = self._said(min(int(room * _VALUES_SHARE), _MOST_OF_VALUES))
+        room -= used
         self._shape, used, is_whole = self._shaped(max(int(room * _SCHEMA_SHARE), 4))
         self._example = self._exampled(room - used)
         left = room - used - (0 if self._example is None else self._example.tokens)
         if not is_whole and left > room // 16:
             self._shape, used, _ = self._shaped(used + left)
+
+    def _said(self, budget: int) -> tuple[dict[str, Any], int]:
+        """Return what is said of values in at most this many tokens, and its tokens."""
+        facts, low, high = self._facts, 0, len(self._facts)
+        found: tuple[dict[str, Any], int] = {}, 0
+        while low < high:
+            middle = (low + high + 1) // 2
+            shown = listed(facts[:middle])
+            tokens = self.count(compact({"values": shown}))
+            if tokens <= budget:
+                low, found = middle, (shown, tokens)
+            else:
+                high = middle - 1
+        return found
+
+    @cached_property
+    def _facts(self) -> Sequence[Fact]:
+        """What can be said of values, the most telling first: as much as any budget may hold."""
+        return self._schema.values(self._measured.size)[:_MOST_OF_VALUES]
 
     def _shaped(self, budget: int) -> tuple[object, int, bool]:
         """Return the shape in at most this many tokens, its tokens, and whether it is whole."""
@@ -108,7 +136,12 @@ class _OutlineBuilder(Builder):
             omitted = {"tokens": max(self._measured.tokens - (0 if shown is None else shown.tokens), 1)}
         if self._schema.cut_at is not None:
             omitted = {**(omitted or {}), "deeper": nested(self._schema.cut_at)}
-        return {"schema": self._shape, "preview": None if shown is None else shown.value, "omitted": omitted}
+        return {
+            "schema": self._shape,
+            **({"values": self._values} if self._values else {}),
+            "preview": None if shown is None else shown.value,
+            "omitted": omitted,
+        }
 
     @property
     def _is_incomplete(self) -> bool:
