@@ -33,6 +33,29 @@ def test_what_is_in_a_session(run: Run, users: Path) -> None:
     assert "no variable, artifact or step 'nothing'" in missing.err
 
 
+def test_a_table_inside_an_output_is_a_name_too(run: Run) -> None:
+    pulls = {
+        f"org/r{n}": {"data": {"pulls": [{"number": 1_000 * n + k, "title": "t"} for k in range(300)]}}
+        for n in range(5)
+    }
+    with byref.Engine("sqlite:///byref.db") as engine:
+        session = engine.session("cli", policy=byref.Policy(envelope_form="outline"))
+        session.process({"repos": pulls, "total": 1_500}, tool="get_pulls")
+    row = next(line.split("\t") for line in run("show").out.splitlines() if "pulls[]" in line)
+    assert (row[:3], row[4].split(" ")[1]) == (
+        ["variable", "pulls", "array(1500) of object(3 keys)"],
+        "repos.*.data.pulls[]",
+    )
+    assert json.loads(run("show", "pulls").out)[301] == {"repos_key": "org/r1", "number": 1_001, "title": "t"}
+    shown = run("show", "$pulls", "--json").json
+    assert len(shown["value"]) == 1_500
+    assert (shown["path"], shown["at"], shown["columns"]) == (
+        ["repos", "*", "data", "pulls", "[]"],
+        "repos.*.data.pulls[]",
+        ["repos_key"],
+    )
+
+
 @pytest.mark.parametrize("swept", [False, True])
 def test_what_has_expired_says_what_it_was(run: Run, users: Path, swept: bool) -> None:
     run("process", str(users), "--tool", "list_users")

@@ -120,3 +120,32 @@ def test_the_language_alone_has_them_too(tenant: str) -> None:
     with Engine("sqlite:///:memory:", jail="language-only") as engine:
         opened(engine, tenant).process(json.dumps(VALUE), tool="get_all")
         checked(opened(engine, tenant))
+
+
+def test_a_top_level_of_one_key_is_not_what_is_named_first(local: Engine, tenant: str) -> None:
+    session = opened(local, tenant)
+    rows = [{"id": number, "name": f"n{number}", "state": "open"} for number in range(900)]
+    listed = [
+        list(json.loads(session.process(value, tool=tool).content)["variables"].items())
+        for tool, value in {
+            "query": {"data": {"search": {"nodes": rows, "total": 900}}},
+            "list": {"users": rows, "total": 900},
+            "people": {"result": {"people": {f"u{row['id']}@example.com": row for row in rows}}},
+        }.items()
+    ]
+    assert listed == [
+        [
+            ("nodes", "array(900) of object(3 keys), at data.search.nodes"),
+            ("query", "object(1 key)"),
+            ("data", "object(1 key)"),
+        ],
+        [("list_", "object(2 keys)"), ("users", "array(900) of object(3 keys)")],
+        [
+            ("result_people", "map(900) of object(3 keys), at result.people"),
+            ("people", "object(1 key)"),
+            ("result", "object(1 key)"),
+        ],
+    ]
+    tiny = local.session("tiny", tenant=tenant, policy=Policy(envelope_form="outline", envelope_tokens=100))
+    said = json.loads(tiny.process({"data": {"x" * 70: {"nodes": rows}}}, tool="y" * 80).content)
+    assert said["variables"] == {"var_step_1": "object(1 key)", "…": "2 more variables"}

@@ -185,10 +185,16 @@ class OutlineVariablesBuilder(_OutlineBuilder):
         }
 
     def _listing(self, names: Sequence[str], alias: str) -> dict[str, str]:
-        """Return as many names as a share of the budget holds, and count the rest. A long name of the whole becomes its alias."""
+        """Return as many names as a share of the budget holds, and count the rest. A long name of the whole becomes its alias.
+
+        The tables stand before a whole that has one member: its name says less than theirs.
+        """
         room = self.budget * _LISTING_SHARE
         listing: dict[str, str] = {}
-        for name, part in zip(names, self.parts, strict=True):
+        named = list(zip(names, self.parts, strict=True))
+        if type(self._value) is dict and len(self._value) == 1:
+            named.sort(key=lambda one: one[1].rows is None)  # stable: the whole stays before other members
+        for name, part in named:
             about = part.shape if part.path in ((), (name,)) else f"{part.shape}, at {part.place}"
             if part.columns:
                 about += f", with {' and '.join(part.columns)}"
@@ -197,7 +203,9 @@ class OutlineVariablesBuilder(_OutlineBuilder):
                 more = len(names) - len(listing)
                 listing["…"] = f"{more:,} more {'variable' if more == 1 else 'variables'}"
                 break
-            listing[name if room >= 0 else alias] = about
+            if room < 0:
+                name, about = alias, self.parts[0].shape
+            listing[name] = about
         return listing
 
     def _worth(self, names: Sequence[str], name: str) -> tuple[bool, int]:
