@@ -260,7 +260,8 @@ def resize(method: Callable[..., Any], _name: str) -> Callable[..., Any]:
 
 def check_reshaped(array: Any, references: int, frame: types.FrameType) -> None:
     """Raise NotAllowed unless one variable of `frame` holds an array and nothing else: an index over it would keep its old length."""
-    if references > _OF_ONE_VARIABLE_SET or not _is_held(array, frame):
+    most = _OF_ONE_VARIABLE_SET if not _BORROWS else 1 if _is_fast(array, frame) else 2
+    if references > most or not _is_held(array, frame):
         raise NotAllowed(
             "the shape of this array cannot be set: more than one variable holds it", "use array.reshape(shape)"
         )
@@ -271,10 +272,22 @@ def _is_held(array: Any, frame: types.FrameType) -> bool:
     return is_own_frame(frame.f_globals) and any(value is array for space in spaces for value in space.values())
 
 
-_OF_ONE_VARIABLE = 4
+def _is_fast(array: Any, frame: types.FrameType) -> bool:
+    """Whether a local variable of a function holds an array: one that no inner function shares."""
+    code = frame.f_code
+    return any(frame.f_locals.get(name) is array for name in {*code.co_varnames} - {*code.co_cellvars})
+
+
+_BORROWS = sys.version_info >= (3, 14)
+"""Whether Python calls a function with a local variable of the caller without counting a reference of the argument's own.
+
+Other variables still count twice: once themselves, once as the argument. C code that calls back counts as well, so whoever
+is called back by what works on the array sees one reference more, whichever variable leads there.
+"""
+_OF_ONE_VARIABLE = 3 if _BORROWS else 4
 """References to an array while `resize` runs: of the variable, the method, the local name, and the count itself."""
-_OF_ONE_VARIABLE_SET = 4 if sys.version_info < (3, 14) else 3
-"""References to an array whose attribute is set: of the variable, the caller (newer versions borrow it), the check, and the count itself."""
+_OF_ONE_VARIABLE_SET = 4
+"""References to an array whose attribute is set: of the variable, the caller, the check, and the count itself."""
 
 
 def as_strided(

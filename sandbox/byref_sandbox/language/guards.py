@@ -56,6 +56,10 @@ class Guards(Classes):
         """By attribute that may be set if its value is checked: the class, and what takes the value in the object's place."""
         self._roots: dict[type, bool] = {}
 
+    def __deepcopy__(self, _memo: object) -> Guards:
+        """Return these guards: a guard that stands for a builtin is copied as the builtin is, which is not at all."""
+        return self
+
     # Reading attributes --------------------------------------------------------------------------------------------------------
 
     def _is_library(self, kind: type) -> bool:

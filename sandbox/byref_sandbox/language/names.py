@@ -38,7 +38,8 @@ PROPERTY_ATTRIBUTES = words("fget fset fdel")
 """The functions behind a property: they read and set attributes without a check of their names."""
 LIBRARY_ATTRIBUTES = words(
     "from_file no_cache clear_cache from_arrow from_spmatrix pyarrow_dtype env loader handles parser set_state from_callable"
-)
+) | words("ntpath posixpath")
+"""`parser`, and in newer versions of Python `ntpath`, are modules that classes of pathlib hold."""
 INDEX_ATTRIBUTES = words("indices indptr")
 """Arrays of positions that compiled code of scipy follows without a check."""
 TREE_ATTRIBUTES = words("tree_")

@@ -54,8 +54,9 @@ TAKEN_APART: Final = {
     "string": "Template",
     "time": "struct_time",
     "types": "GenericAlias UnionType",
-    "typing": """_GenericAlias _UnionGenericAlias _LiteralGenericAlias _CallableGenericAlias _AnnotatedAlias
-        _ConcatenateGenericAlias ForwardRef""",
+    "typing": """_GenericAlias _LiteralGenericAlias _CallableGenericAlias _AnnotatedAlias _ConcatenateGenericAlias
+        ForwardRef""",
+    "typing ": "_UnionGenericAlias" if sys.version_info < (3, 14) else "",  # since then a union is a types.UnionType
     "uuid": "UUID",
     "xml.etree.ElementTree": "Element QName",
     "numpy": "dtype matrix recarray poly1d vectorize",

@@ -361,13 +361,15 @@ class Writer(pickle.Pickler):
         return {"members": members, "attributes": {name: each for name, each in held.items() if each}}
 
     def _is_generated(self, name: str, held: Any, how: str, options: dict[str, Any]) -> bool:
+        if name in _MADE_ANEW:  # newer versions of Python keep annotations as a function of the code's
+            return True
         kind = type(held)
         if kind is staticmethod or kind is classmethod:
             inside = held.__func__
             return type(inside) is types.FunctionType and not self._is_own(inside)
         if kind is types.FunctionType:
             return not (self._is_own(held) or id(held) in self._known.names or held.__code__ in HELPERS)
-        if name in _MADE_ANEW or kind is types.MemberDescriptorType or kind is types.GetSetDescriptorType:
+        if kind is types.MemberDescriptorType or kind is types.GetSetDescriptorType:
             return True
         if how == "enum":
             return name in options["members"] or name.startswith("_") or kind.__module__ == "enum"

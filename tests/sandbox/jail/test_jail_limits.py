@@ -157,7 +157,8 @@ def test_memory_is_bounded(sandbox: Sandbox, name: str) -> None:
 @pytest.mark.parametrize("name", CRASHES)
 def test_a_crash_is_an_outcome(sandbox: Sandbox, name: str) -> None:
     outcome = run_in_jail(CRASHES[name], LIMITS, sandbox=sandbox)
-    assert outcome.error.kind in {"Crash", "MemoryLimit", "NotAllowed"}, outcome.error
+    # Newer versions of Python look at the stack instead of counting calls.
+    assert outcome.error.kind in {"Crash", "MemoryLimit", "NotAllowed", "RecursionError"}, outcome.error
 
 
 def test_an_allocation_within_the_limit_succeeds(sandbox: Sandbox) -> None:

@@ -32,6 +32,8 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if event == "sqlite3.connect" and arguments == (":memory:",):
         return
+    if event == "sqlite3.enable_load_extension" and arguments[1] is False:
+        return
     if event.startswith(_EVENTS) and event not in ("os.listdir", "os.scandir", "sqlite3.connect/handle"):
         _watching.append(f"{event} {arguments!r:.100}")
     elif event == "open" and str(arguments[0]).startswith(_place):
@@ -65,7 +67,9 @@ def loot(value: object, depth: int = 0) -> str | None:
     if isinstance(value, _LOOT_TYPES) or any(value is runner for runner in _CODE_RUNNERS):
         return repr(value)[:100]
     if isinstance(value, (types.BuiltinFunctionType, types.MethodType)) and (
-        isinstance(value.__self__, types.ModuleType) and value.__self__.__name__ in ("posix", "sys", "io", "_io")
+        isinstance(value.__self__, types.ModuleType)
+        and value.__self__.__name__ in ("posix", "sys", "io", "_io")
+        and value.__name__ not in ("_path_normpath", "_path_splitroot_ex")  # of os.path: text comes in, text goes out
     ):
         return repr(value)
     kind = type(value)

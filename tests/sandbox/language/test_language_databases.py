@@ -68,7 +68,9 @@ def _natively(code: str) -> Any:
         space["con"].close()
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 
 
 def test_it_is_as_the_real_one(language: Language) -> None:

@@ -46,6 +46,7 @@ def test_it_gets_nothing(language: Language, name: str) -> None:
     assert not _run(language, GUISES[name].code)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", named("works"))
 def test_what_is_meant_well_works(language: Language, name: str) -> None:
     assert f"{_run(language, GUISES[name].code)!r}\n" == GUISES[name].recorded
@@ -128,6 +129,7 @@ def test_codes_of_one_level_alone_are_of_the_same_length(language: Language) -> 
         _run(language, "pd.MultiIndex.from_product([['a'], [1]]).set_codes([0, 0], level=0)")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_shape_is_set_where_one_variable_holds_the_array(language: Language) -> None:
     code = "def f():\n    b = np.arange(4)\n    b.shape = 2, 2\n    return b.shape\na = np.arange(6)\na.shape = 3, -1\n[a.shape, f()]"
     assert _run(language, code) == [(3, 2), (2, 2)]

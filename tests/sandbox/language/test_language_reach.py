@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import types
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import numpy.typing
 import pandas as pd
 import pytest
 from reach import must_not_be_had, reached
@@ -192,7 +193,7 @@ def test_what_values_lead_to_further_on(language: Language, samples: str) -> Non
     [
         ("a class", [np.ndarray]),
         ("a class that inherits its constructor", type("Array", (np.ndarray,), {})),
-        ("a hint", {"x": numpy.typing.NDArray}),
+        ("a hint", {"x": types.GenericAlias(np.ndarray, (Any,))}),
         ("the class type", (type,)),
         ("a class of classes", {"x": type("Meta", (type,), {})}),
         ("a class of buffers", [memoryview]),
