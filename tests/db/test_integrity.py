@@ -131,7 +131,10 @@ BROKEN = [
     ("UPDATE byref_ledger SET artifact_id = NULL WHERE id = 1", "output without its artifact", "byref_ledger"),
     ("UPDATE byref_variables SET path = '[1' WHERE id = 1", "JSON", "byref_variables"),
     ("UPDATE byref_variables SET path = '[1]' WHERE id = 1", "JSON", "byref_variables"),
+    *((f"UPDATE byref_variables SET path = '{path}' WHERE id = 1", "JSON", "byref_variables")
+      for path in ('{"a": 1}', '{}', '{"a": ["b"], "c": []}', '{"a": [["*", ""]]}', '{"a": [["*", "", 1]]}')),
     ("UPDATE byref_tombstones SET variables = '{}'", "JSON", "byref_tombstones"),
+    ("""UPDATE byref_tombstones SET variables = '{"a": ["b"]}'""", "JSON", "byref_tombstones"),
 ]  # fmt: skip
 
 
@@ -148,6 +151,11 @@ def test_each_invariant_is_looked_at(broken: Callable[[str], str], statement: st
     for problem in problems:
         assert str(problem) == f"{problem.check}: {problem.table}, {problem.row}: {problem.detail}"
         assert "{" not in problem.detail and "None" not in problem.detail
+
+
+def test_a_path_to_many_places_is_sound(broken: Callable[[str], str]) -> None:
+    path = '{"users[]": ["users", ["[]", "", ""]]}'
+    assert byref.db.verify(broken(f"UPDATE byref_variables SET path = '{path}' WHERE name = 'users_2'")) == []
 
 
 @pytest.mark.parametrize(
