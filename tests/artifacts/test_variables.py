@@ -180,7 +180,17 @@ def test_a_path_is_stored_as_text_that_releases_before_read_as_a_key_that_is_not
         ),
         (
             {"a": {"nodes": records(4)}, "b": {"nodes": records(3)}},
-            {"tool": (), "nodes": ("a", "nodes"), "b_nodes": ("b", "nodes"), "a": ("a",), "b": ("b",)},
+            {"tool": (), "a_nodes": ("a", "nodes"), "b_nodes": ("b", "nodes"), "a": ("a",), "b": ("b",)},
+        ),
+        (
+            {"web": {"data": {"pulls": records(4)}}, "app": {"data": {"pulls": records(3)}}, "pulls": 3},
+            {
+                "tool": (),
+                "web_pulls": ("web", "data", "pulls"),
+                "app_pulls": ("app", "data", "pulls"),
+                "web": ("web",),
+                "app": ("app",),
+            },
         ),
         ({"x": {"tool": records(3)}}, {"tool": (), "x_tool": ("x", "tool"), "x": ("x",)}),
         ({"x": {"class": records(3)}}, {"tool": (), "class_": ("x", "class"), "x": ("x",)}),

@@ -8,8 +8,8 @@ import keyword
 import re
 import unicodedata
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import zip_longest
 from operator import attrgetter
@@ -141,27 +141,44 @@ def parts_with_tables(
     """Return what `parts` returns and the tables inside the value: the whole, the tables in their order, other members.
 
     A table that is one array or map is the value at its path; one that is gathered from many places is the list of all its
-    records. It is named after its key, and after the key before that, too, where another one of these names is the same.
+    records.
     """
     whole, *members = parts(tool, value, words, renamed)
     by_path = {part.path: part for part in (whole, *members)}
+    steps = [_steps_of(table) for table in tables]
+    names = _names_of(
+        [table for table, path in zip(tables, steps, strict=True) if path not in by_path],
+        {part.wanted for part in by_path.values()},
+        renamed or {},
+    )
     first: dict[Path, Part] = {}
-    taken = {part.wanted for part in by_path.values()}
-    names = renamed or {}
-    for table in tables:
-        path = _steps_of(table)
+    for table, path in zip(tables, steps, strict=True):
         shape = _shape_of(table, len(columns(path)))
-        known = by_path.get(path)
-        if known is None:
-            keys = [identifier(names.get(step, step)) for step in table.path if isinstance(step, str)] or ["records"]
-            wanted = keys[-1]
-            if wanted in taken:
-                wanted = identifier(f"{keys[-2]}_{wanted}" if len(keys) > 1 else f"{wanted}_rows")
-            taken.add(wanted)
-            known = Part(wanted, path, shape)
-        first[path] = replace(known, shape=shape, rows=table.rows)
+        wanted = by_path[path].wanted if path in by_path else names[table.path]
+        first[path] = Part(wanted, path, shape, rows=table.rows)
     whole = first.pop((), whole)
     return [whole, *first.values(), *(part for part in members if part.path not in first)]
+
+
+def _names_of(tables: Sequence[Table], taken: Container[str], renamed: Mapping[str, str]) -> dict[paths.Path, str]:
+    """Return a name for each table that has none: its key, behind a key above it where another table or member is called the same.
+
+    Of the keys above it, that is the nearest one that none of its namesakes has above it.
+    """
+    keys = {
+        table.path: [identifier(renamed.get(step, step)) for step in table.path if isinstance(step, str)] or ["records"]
+        for table in tables
+    }
+    names: dict[paths.Path, str] = {}
+    for path, (*above, name) in keys.items():
+        others = [one[:-1] for other, one in keys.items() if one[-1] == name and other != path]
+        if not others and name not in taken:
+            names[path] = name
+            continue
+        own = (key for key in reversed(above) if key != name and not any(key in other for other in others))
+        owner = next(own, above[-1] if above else None)
+        names[path] = identifier(f"{name}_rows" if owner is None else f"{owner}_{name}")
+    return names
 
 
 def _steps_of(table: Table) -> Path:
