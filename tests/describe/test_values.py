@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from byref.describe.formats import format_of
 from byref.describe.paths import ITEM, KEY, Path
+from byref.describe.samples import Work, places
 from byref.describe.schema import infer
 from byref.describe.values import Fact, listed
 from byref.jsonscan import describe_text
@@ -223,6 +224,14 @@ def test_facts_of_samples_are_true_of_some_values() -> None:
     for fact in found:
         if fact.sample is not None:
             assert fact.sample.count < 400
+
+
+def test_no_value_is_twice_in_a_sample() -> None:
+    for count in (257, 300, 329, 511, 512, 5_000):
+        (root, items) = places({"x": list(range(count))}, infer({"x": list(range(count))}).node, Work(1e9))
+        assert root.path == ("x",) and items.sample is not None
+        assert len(set(items.values)) == len(items.values) == items.sample.count == 256
+        assert max(items.values) > 0.98 * count
 
 
 def reached(value: Any, path: Path) -> Iterator[Any]:

@@ -30,8 +30,8 @@ _ZEROS: Final = str.maketrans("123456789", "000000000")
 _CURRENCIES: Final = "USD EUR GBP CHF JPY CNY INR AUD CAD NZD SEK NOK DKK PLN CZK HUF BRL MXN KRW ZAR SGD HKD TRY ILS"
 _NUMBER: Final = re.compile(
     rf"((?:[-+]?(?:[^\w\s.,+\"'#/:-]|{_CURRENCIES.replace(' ', '|')}) ?)?)"  # a currency
-    r"([-+]?(?:0+(?:,000)*(?:\.0+)?|0+(?:\.000)*,0+|\.0+)(?:[eE][-+]?0+)?)"
-    r"( ?(?:[%°‰]|[^\W\d_]{1,5}[²³]?(?:/[^\W\d_]{1,4}[²³]?)?|°[CF]|[^\w\s.,+\"'#/:-]))?"  # a unit
+    r"([-+]?(?:0+(?:,000)*(?:\.0+)?|0+(?:\.000)*,0+|\.0+)(?:[eE][-+]0+)?)"
+    r"( ?(?:[%°‰]|[^\W\d_]{1,3}[²³]?(?:/[^\W\d_]{1,3}[²³]?)?|°[CF]|[^\w\s.,+\"'#/:-])| [^\W\d_]{4,5})?"  # a unit
 )
 """A template of a number with a currency before it or a unit behind it."""
 _CLOCK: Final = r"00:00(?::00(?:[.,]0{1,9})?)?(?: ?(?:Z|UTC|[+-]00:?00))?"
@@ -190,7 +190,7 @@ def _numbers(texts: Sequence[str], units: Counter[tuple[str, str]]) -> Format | 
         return Format("digits", f"text of {least if least == greatest else f'{least} to {greatest}'} digits")
     if len(units) > 1:
         listed = ", ".join(
-            f"{encodable((before + after).strip()) or 'none'} {count:,}"
+            f"{encodable((before + after).strip()) or '(none)'} {count:,}"
             for (before, after), count in units.most_common()
         )
         return Format("number", f"text of numbers with units: {listed}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Final, TypeAlias
 
 from byref.describe.maps import as_map
@@ -71,6 +71,11 @@ class Place:
         return self.path[-1]
 
     @property
+    def has_names(self) -> bool:
+        """Whether some of the keys that lead to the values are names of fields, beside others that are data."""
+        return self.step is KEY and self.parent is not None and bool(self.parent.node.members)
+
+    @property
     def cost(self) -> float:
         """The work to read all values."""
         if self._all is not None or self.sample is None:
@@ -85,7 +90,7 @@ class Place:
                 self._all = self.values, self.sample
             else:
                 above, sample = self.parent.all()
-                values = _below(above, self.step, self.parent.node)
+                values = _below(above, self.step)
                 if self.step is ITEM and any(type(one) is Rows for one in above):
                     sample = Sample(self.path, len(values))
                 self._all = values, sample
@@ -95,7 +100,7 @@ class Place:
 _Known: TypeAlias = tuple[Sequence[Any], Sample | None]
 
 
-def _below(values: Sequence[Any], step: Step, node: Node) -> Sequence[Any]:
+def _below(values: Sequence[Any], step: Step) -> Sequence[Any]:
     """Return the values that one step leads to; of `Rows`, those that are in memory."""
     if step is ITEM:
         arrays = [one for one in values if type(one) is list]
@@ -103,10 +108,7 @@ def _below(values: Sequence[Any], step: Step, node: Node) -> Sequence[Any]:
             arrays += [rows.head, list(rows.samples), rows.tail]
         return arrays[0] if len(arrays) == 1 else list(chain.from_iterable(arrays))
     if step is KEY:
-        maps = [one for one in values if type(one) is dict]
-        if not node.members:
-            return list(chain.from_iterable(map(dict.values, maps)))
-        return [value for one in maps for key, value in one.items() if key not in node.members]
+        return list(chain.from_iterable(one.values() for one in values if type(one) is dict))
     return [one[step] for one in values if type(one) is dict and step in one]
 
 
@@ -153,16 +155,16 @@ def _found(place: Place, share: float, work: Work) -> Iterator[Place]:
                 yield Place((*place.path, key), as_map(member), column, sample, scale * len(column), place)
         if node.rest is not None:
             path = (*place.path, KEY)
-            whole = _below(objects, KEY, node)
+            whole = _below(objects, KEY)
             total = place.total / len(place.values) * len(whole)
-            work.left -= (_FETCHED if node.members else _PASSED) * len(whole)
+            work.left -= _PASSED * len(whole)
             shown, sample = _spread(whole, most, place.sample, path)
             if shown:
                 work.left -= _cost(shown)
                 yield Place(path, as_map(node.rest), shown, sample, total, place)
     if len(objects) < len(place.values) and node.items is not None:
         path, sample = (*place.path, ITEM), place.sample
-        items = _below(place.values, ITEM, node)
+        items = _below(place.values, ITEM)
         if any(type(one) is Rows for one in place.values):
             sample = Sample(path, len(items))
         work.left -= _PASSED * len(items)
@@ -186,7 +188,9 @@ def _spread(values: Sequence[Any], most: int, sample: Sample | None, path: Path)
     count = len(values)
     if count <= most:
         return values, sample
-    # One value of each of `most` spans, at places in them that are multiples of the golden ratio, modulo one: with a fixed step,
-    # a period of the data could coincide.
-    some = [values[(at * count + count * (at * 40503 % 65536) // 65536) // most] for at in range(most)]
+    # One value of each of `most` spans, at a place in it that is a multiple of the golden ratio, modulo one: with a fixed step, a
+    # period of the data could coincide.
+    starts = [at * count // most for at in range(most + 1)]
+    spans = enumerate(pairwise(starts))
+    some = [values[start + (end - start) * (at * 40503 % 65536) // 65536] for at, (start, end) in spans]
     return some, Sample(path, most)

@@ -215,7 +215,7 @@ class _Reading:
         for place in places(value, node, self._work):
             if len(place.values) >= _FEWEST and (said := _said(place, place.values, place.sample)) is not None:
                 self._columns[place.path] = said
-            if place.node.rest is not None:
+            if place.node.rest is not None and len(place.node.members) < len(place.node.rest_keys):
                 self._see_keys(place)
             elif place.node.required is not None and len(place.node.required) == len(place.node.members) >= _FIELDS:
                 # Every object has exactly these keys. They are worth mentioning only if a map has the same.
@@ -250,8 +250,6 @@ class _Reading:
 
     def _see_keys(self, place: Place) -> None:
         maps = [one for one in place.values if type(one) is dict]
-        if place.node.members:
-            maps = [{key: value for key, value in one.items() if key not in place.node.members} for one in maps]
         known: dict[str, None] = {}
         for one in maps:
             known |= dict.fromkeys(one)
@@ -338,8 +336,8 @@ def _said(place: Place, values: Sequence[Any], sample: Sample | None) -> _Column
     types.discard(type(None))
     words = {_TYPES[type_] for type_ in types}
     if len(words) > 1:
-        # In rows without names, each column has a type of its own; that they differ is no news.
-        if place.path[-2:] != (ITEM, ITEM):
+        # In rows without names, each column has a type of its own, as has each field; that they differ is no news.
+        if place.path[-2:] != (ITEM, ITEM) and not place.has_names:
             counts = Counter(_TYPES[type_] for type_ in map(type, present))
             column.say(_counts(dict(counts.most_common())), _MIXED)
     elif str in types:
