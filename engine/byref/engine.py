@@ -207,9 +207,10 @@ class Engine:
         Raises:
             ConfigurationError: an argument makes no sense.
         """
-        names = (policy or self._policy).tools if tools is None else check_tools(tools)
+        policy = policy or self._policy
+        names = policy.tools if tools is None else check_tools(tools)
         offered = [TOOLS[name] for name in names if self._is_offered(TOOLS[name])]
-        return render(offered, format, modules_of(self._sandbox))
+        return render(offered, format, policy, modules_of(self._sandbox))
 
     def _is_offered(self, tool: Tool) -> bool:
         if not tool.is_installed():

@@ -125,7 +125,8 @@ class Session:
 
     def tools(self, format: Format = "openai") -> list[dict[str, Any]]:
         """Return the definitions of the session's tools as a provider's API takes them."""
-        return render([TOOLS[name] for name in self._scope.tools], format, modules_of(self._scope.sandbox))
+        scope = self._scope
+        return render([TOOLS[name] for name in scope.tools], format, scope.policy, modules_of(scope.sandbox))
 
     def owns(self, name: str) -> bool:
         """Tell whether a tool that the model called is the session's own, so that `call` has to answer it."""

@@ -173,7 +173,14 @@ def test_the_numbers_of_an_explanation_are_those_that_are_told(counted: Opener) 
     blocks = [{"type": "text", "text": prose(40_000)}, {"type": "text", "text": prose(50_000)}]
     session.process(blocks, tool="t", call_id="c", arguments={"a": 1})
     kept = {"value", "limit", "unit", "context", "calibration", "headroom_limit", "byte_threshold", "window", "blocks"}
-    assert set(session.explain("c").numbers) <= {*kept, "per_output", "plaintext", "omitted_bytes", "mapper"}
+    assert set(session.explain("c").numbers) <= {
+        *kept,
+        "per_output",
+        "plaintext",
+        "omitted_bytes",
+        "mapper",
+        "variables",
+    }
     assert {"artifacts", "stands", "variables"} & set(session.ledger()[-1].detail)
 
 

@@ -180,13 +180,17 @@ def test_a_quota_refuses_and_the_turn_goes_on(engine: Engine, tenant: str) -> No
 
 
 def test_what_fits_after_all_passes_whole(engine: Engine, tenant: str) -> None:
-    wide = Policy(max_result_tokens=None, max_threshold_bytes=None)
+    wide = Policy(max_result_tokens=None, max_threshold_bytes=None, keep_tokens=None)
     session = engine.session("s", tenant=tenant, policy=wide, context_window=1 << 40)
     assert session.process(pieces(TEXT), tool="t").content == TEXT
     assert session.process(pieces(JSON.encode()), tool="t").content == JSON
     off = engine.session("off", tenant=tenant, policy=Policy(enabled=False))
     assert off.process(pieces(JSON), tool="t").content == JSON
     assert blobs(engine, tenant) == 0
+    keeping = engine.session("keeping", tenant=tenant, policy=wide.override(keep_tokens=500), context_window=1 << 40)
+    result = keeping.process(pieces(JSON), tool="t")
+    assert (result.content, [one.value() for one in result.variables]) == (JSON, [json.loads(JSON)])
+    assert blobs(engine, tenant) == 1
 
 
 @pytest.mark.parametrize(

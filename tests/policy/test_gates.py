@@ -312,7 +312,7 @@ def test_text_goes_whole_within_ceiling_and_headroom(counted: Opener) -> None:
     letter, report = prose(4_200), prose(40_000)
     assert decide(session, letter) == ("inline", "fits")
     assert decide(session, report) == ("wholesale", "max_result_tokens")
-    assert [variable.value() for variable in session.variables()] == [report]
+    assert [variable.value() for variable in session.variables()] == [letter, report]
     assert decide(session, prose(2_000_000))[0] == "truncate"
     assert decide(full(counted(), 138_000), report)[0] == "truncate"
 

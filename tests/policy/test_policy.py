@@ -29,7 +29,7 @@ KNOBS = [field.name for field in dataclasses.fields(Policy)]
 OF_ONE_TOOL = [name for name in KNOBS if name not in ("tools", "per_tool", "ledger_ttl", "default_context_window")]
 INTEGERS = {
     "min_threshold_bytes": 0, "max_threshold_bytes": 1, "max_result_tokens": 1, "max_output_bytes": 1, "preview_tokens": 20,
-    "preview_chars": 0, "envelope_tokens": 100, "truncate_tokens": 50, "wholesale_tokens": 1, "default_context_window": 1, "reply_tokens": 100,
+    "keep_tokens": 1, "preview_chars": 0, "envelope_tokens": 100, "truncate_tokens": 50, "wholesale_tokens": 1, "default_context_window": 1, "reply_tokens": 100,
     "image_tokens": 0, "max_artifact_bytes": 1, "max_session_bytes": 1, "max_tenant_bytes": 1, "run_memory_bytes": 16 << 20,
     "run_output_bytes": 100, "run_result_bytes": 1000,
 }  # fmt: skip
@@ -53,7 +53,7 @@ WORDS = {
 DURATIONS = ("ttl", "ledger_ttl")
 OR_NONE = {
     "context_percentage", "max_threshold_bytes", "max_result_tokens", "max_output_bytes", "envelope_tokens", "image_tokens",
-    "ttl", "ledger_ttl", "max_session_bytes", "max_tenant_bytes", "wholesale_tokens",
+    "keep_tokens", "ttl", "ledger_ttl", "max_session_bytes", "max_tenant_bytes", "wholesale_tokens",
 }  # fmt: skip
 
 
@@ -173,13 +173,15 @@ ONE_GATE = {
     "max_threshold_bytes": None,
     "headroom_percentage": 1.0,
     "plaintext": "artifact",
+    "keep_tokens": None,
 }
 PRESETS: dict[str, dict[str, Any]] = {
-    "variables": {"wholesale_tokens": None},
+    "variables": {"wholesale_tokens": None, "keep_tokens": None},
     "references": {
         "envelope_form": "references",
         "plaintext": "artifact",
         "max_result_tokens": None,
+        "keep_tokens": None,
         "tools": ("artifact_read", "artifact_grep", "artifact_jq"),
     },
     "pointers": ONE_GATE
@@ -200,7 +202,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 DEFAULTS = {
     "enabled": True, "mode": "auto", "plaintext": "auto", "wholesale_tokens": 20_000,
     "envelope_form": "variables", "schema_form": "short", "context_percentage": 0.25, "min_threshold_bytes": 4_096, "max_threshold_bytes": 1_048_576, "headroom_percentage": 0.70, "max_result_tokens": 7_000,
-    "max_output_bytes": None, "preview_tokens": 1_000, "preview_chars": 200, "envelope_tokens": None,
+    "max_output_bytes": None, "keep_tokens": 500, "preview_tokens": 1_000, "preview_chars": 200, "envelope_tokens": None,
     "truncate_tokens": 2_500, "errors": "truncate", "on_storage_failure": "truncate", "default_context_window": 128_000,
     "reply_tokens": 4_000, "image_tokens": 1_600, "trusted_instructions": "mappers",
     "tools": ("code_interpreter", "artifact_jq", "artifact_grep", "artifact_read"), "per_tool": {},
@@ -211,7 +213,7 @@ DEFAULTS = {
 OTHERS: dict[str, Any] = {
     "enabled": False, "mode": "truncate", "plaintext": "wholesale", "wholesale_tokens": 30_000, "envelope_form": "previews", "schema_form": "json-schema", "context_percentage": 0.5,
     "min_threshold_bytes": 5_000, "max_threshold_bytes": 500_000, "headroom_percentage": 0.5, "max_result_tokens": 9_000,
-    "max_output_bytes": 90_000, "preview_tokens": 500, "preview_chars": 100, "envelope_tokens": 800, "truncate_tokens": 700,
+    "max_output_bytes": 90_000, "keep_tokens": 600, "preview_tokens": 500, "preview_chars": 100, "envelope_tokens": 800, "truncate_tokens": 700,
     "errors": "inline", "on_storage_failure": "raise", "default_context_window": 64_000, "reply_tokens": 900,
     "image_tokens": 85, "trusted_instructions": "all", "tools": ("artifact_jq",), "per_tool": {"x": ToolPolicy(enabled=False)},
     "ttl": timedelta(hours=1), "ledger_ttl": timedelta(days=400), "max_session_bytes": 5 << 20, "max_tenant_bytes": 9 << 20,
@@ -235,9 +237,9 @@ def test_presets_take_every_knob(preset: str, name: str) -> None:
     assert policy == getattr(Policy, preset)().override(**{name: OTHERS[name]})
 
 
-def test_the_default_is_the_preset_of_variables_with_a_bound_on_whole_text() -> None:
-    assert Policy() == Policy.variables(wholesale_tokens=20_000) != Policy.variables()
-    assert hash(Policy()) == hash(Policy.variables(wholesale_tokens=20_000))
+def test_the_default_is_the_preset_of_variables_with_two_knobs_more() -> None:
+    assert Policy() == Policy.variables(wholesale_tokens=20_000, keep_tokens=500) != Policy.variables()
+    assert hash(Policy()) == hash(Policy.variables(wholesale_tokens=20_000, keep_tokens=500))
     assert len({Policy.variables(), Policy.references(), Policy.pointers(), Policy.previews(), Policy()}) == 5
 
 

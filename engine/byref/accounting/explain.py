@@ -34,7 +34,7 @@ _PROSE = "not a JSON object or array"
 """The reason why most text is plaintext; it is left out of explanations, because it would only puzzle."""
 _NUMBERS = (
     *("value", "limit", "unit", "context", "calibration", "headroom_limit", "byte_threshold", "window", "per_output"),
-    *("plaintext", "omitted_bytes", "blocks", "mapper", "seen", "unkept"),
+    *("plaintext", "omitted_bytes", "blocks", "mapper", "seen", "unkept", "variables"),
 )
 
 
@@ -52,7 +52,7 @@ class Explanation:
     time; `plaintext`: why text was not structured; `per_output`: the result of the per-output gate, if another rule decided;
     `mapper`: the result of the tool's mapper; `blocks`: their number; `omitted_bytes`: bytes that truncation left out;
     `seen`: the step whose equal text the context still holds; `unkept`: the quota because of which a text that passed was
-    not stored."""
+    not stored; `variables`: the names that were bound to its data."""
     original_tokens: int
     tokens: int
     tokens_saved: int
@@ -75,6 +75,8 @@ class Explanation:
             text += f" Mapper: {mapper}."
         saved = f", {self.tokens_saved:,} saved" if self.tokens_saved else ""
         text += f" {self.original_tokens:,} tokens came, {self.tokens:,} went to the model{saved}."
+        if Route(self.route).passes_whole and (names := self.numbers.get("variables")):
+            text += f" It is stored, too, as {', '.join(names)}."
         if "context" in self.numbers:
             text += f" The context held {self.numbers['context']:,} of {self.numbers['window']:,} tokens."
         if (factor := self.numbers.get("calibration", 1)) != 1:

@@ -7,7 +7,7 @@ and parallel calls cannot pass the headroom gate together.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -430,6 +430,13 @@ def _settle(connection: Connection, session_row: int, **settled: int | None) -> 
 
 _PAGE = _ENTRIES.where(LedgerRow.step > bindparam("after")).order_by(LedgerRow.step)
 _OUTPUTS = _PAGE.where(LedgerRow.kind == "output")
+_PASSING = [route.value for route in Route if route.passes_whole]
+_CALLS = select(LedgerRow.step, LedgerRow.tool, LedgerRow.arguments).where(
+    LedgerRow.session_id == bindparam("of_session"),
+    LedgerRow.step.in_(bindparam("steps", expanding=True)),
+    LedgerRow.kind == "output",
+    LedgerRow.route.in_(bindparam("routes", expanding=True)),
+)
 
 
 def entries(
@@ -454,6 +461,14 @@ def entry(connection: Connection, session_row: int, key: str | int) -> Entry | N
         connection.execute(expired, {"of_session": session_row, "call": shown}).one_or_none(),
     )
     return max((_entry(row) for row in rows if row is not None), key=attrgetter("step"), default=None)
+
+
+def calls_that_passed(
+    connection: Connection, session_row: int, steps: Collection[int]
+) -> dict[int, tuple[str, str | None]]:
+    """Return the tool and arguments of those of the steps, a few, whose outputs passed whole."""
+    rows = connection.execute(_CALLS, {"of_session": session_row, "steps": list(steps), "routes": _PASSING}).all()
+    return {row.step: (row.tool, row.arguments) for row in rows}
 
 
 def totals(connection: Connection, session_row: int) -> Totals:

@@ -7,7 +7,7 @@ names, and appends to the ledger. If the plan does not hold, it is rolled back c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -22,7 +22,7 @@ from byref.conversation import room
 from byref.conversation.result import Result
 from byref.ingest.envelope import Reference, Rendered, TruncatedBuilder
 from byref.ingest.outlook import Outlook
-from byref.ingest.plan import Plan, PlannedArtifact, Replan, has_headroom, headroom, new_id, whole_plan
+from byref.ingest.plan import Plan, PlannedArtifact, Replan, has_headroom, headroom, keep_beside, new_id, whole_plan
 from byref.ingest.prepare import Prepared
 from byref.ingest.stage import Stage, sizes
 from byref.policy import gates
@@ -148,7 +148,8 @@ class _Transaction:
             # The plan refused the output by a look without the lock. A report of usage or a compaction has made room since.
             fitting = whole_plan(prepared) if prepared.ingested is None else None
             if fitting is not None and fitting.route is Route.INLINE:
-                self._plan = plan = fitting
+                kept = keep_beside(prepared, fitting).beside
+                self._plan = plan = replace(fitting, beside=[one for one in kept if self._stage.has(one.block)])
             elif not plan.reconsidered:  # once only: two plans could refuse each other for ever
                 raise Replan("room")
         # A notice may refer to an earlier step only while the context still holds that step's text.

@@ -42,7 +42,8 @@ def may_be_replayed(prepared: Prepared) -> bool:
 
 def look(prepared: Prepared) -> Outlook:
     """Return the outlook of an output; `UNKNOWN` if the session is gone, or if the plan does not need the outlook."""
-    needs = may_be_replayed(prepared) or not prepared.verdict.fits or prepared.verdict.reason == "fits"
+    fits = prepared.verdict
+    needs = may_be_replayed(prepared) or not fits.fits or fits.reason == "fits" or bool(prepared.kept)
     return look_again(prepared) if needs else UNKNOWN
 
 

@@ -37,7 +37,7 @@ LEAST_ENVELOPE = 300
 """Minimum tokens of a useful envelope. If the budget is too small for one per block, the smaller blocks share one."""
 _UNSTORED = "INCOMPLETE: nothing of this was stored, for {knob} would be passed. Ask the tool for less if need be."
 _FITTING = ("disabled", "own_tool", "error", "below_floor", "fits")
-"""Reasons for which an output passes whole and is not stored."""
+"""Reasons for which an output passes whole."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Plan:
     replacements: Sequence[Replacement] = ()
     """The replacements, the largest first."""
     beside: list[PlannedArtifact] = field(default_factory=list)
-    """Artifacts of blocks that pass unchanged: a gate found the output too big, so all of it is stored."""
+    """Artifacts of blocks that pass unchanged: a gate found the output too big, so all of it is stored; or the policy keeps it."""
     needs_headroom: bool = False
     """Whether the blocks that pass unchanged have to fit on top of the context."""
     replaces_all: bool = False
@@ -137,7 +137,7 @@ def first_plan(prepared: Prepared, outlook: Outlook, *, roomy: bool = False) -> 
         return _offload(prepared, prepared.verdict.reason, outlook)
     if plan.needs_headroom and not (roomy or has_headroom(prepared, prepared.tokens, outlook.standing)):
         return _offload(prepared, "headroom", outlook)
-    return _keep_beside(prepared, plan)
+    return keep_beside(prepared, plan)
 
 
 def next_plan(prepared: Prepared, plan: Plan, changed: Replan, outlook: Outlook) -> Plan:
@@ -205,15 +205,17 @@ def _is_plaintext(block: Measured) -> bool:
     return isinstance(block.piece.block, Block) and not block.is_structured
 
 
-def _keep_beside(prepared: Prepared, plan: Plan) -> Plan:
-    """Also store the blocks that pass unchanged, if a gate found the output too big and the quotas allow it.
+def keep_beside(prepared: Prepared, plan: Plan) -> Plan:
+    """Also store blocks that pass unchanged, if the quotas allow it: those that the policy keeps; all, if the output is too big.
 
     If other blocks are replaced, small ones are not stored: a caption, for example, is not data.
     """
-    if plan.reason in _FITTING or prepared.is_error or plan.excess is not None:
+    if prepared.is_error or plan.excess is not None:
         return plan
-    floor = prepared.scope.policy.min_threshold_bytes if plan.replacements else 0
-    texts = [block for block in plan.rest(prepared) if isinstance(block.piece.block, Block) and block.size >= floor]
+    texts = prepared.kept
+    if plan.reason not in _FITTING:
+        floor = prepared.scope.policy.min_threshold_bytes if plan.replacements else 0
+        texts = [block for block in plan.rest(prepared) if isinstance(block.piece.block, Block) and block.size >= floor]
     plan.beside = [_artifact(prepared, block) for block in texts if not is_too_large(prepared, block)]
     return plan
 
@@ -236,7 +238,7 @@ def _offload(
     replacements = [each for each in every if not _may_be_no_smaller(prepared, each)]
     if not replacements:
         plan = Plan(Route.INLINE, "not_smaller" if prepared.storable else "not_storable", excess=excess)
-        return _keep_beside(prepared, plan)
+        return keep_beside(prepared, plan)
     replacements.sort(key=lambda each: -each.tokens)
     [largest, *_] = replacements
     plan = Plan(largest.builder.route, reason, replacements, replaces_all=everything)
@@ -246,15 +248,15 @@ def _offload(
         plan.reason, plan.excess = excess.reason, excess
     if any(isinstance(each.builder, TruncatedBuilder) and each.builder.is_seen for each in replacements):
         plan.seen = outlook.given.seen
-    return _keep_beside(prepared, plan if everything else _settled(prepared, plan))
+    return keep_beside(prepared, plan if everything else _settled(prepared, plan))
 
 
 def _without(prepared: Prepared, plan: Plan, refused: Replacement | None) -> Plan:
     """Return the plan without one of its replacements; the blocks of that one pass unchanged."""
     left = [each for each in plan.replacements if each is not refused]
     if not left:
-        return _keep_beside(prepared, Plan(Route.INLINE, "not_smaller"))
-    return _keep_beside(prepared, _settled(prepared, replace(plan, route=left[0].builder.route, replacements=left)))
+        return keep_beside(prepared, Plan(Route.INLINE, "not_smaller"))
+    return keep_beside(prepared, _settled(prepared, replace(plan, route=left[0].builder.route, replacements=left)))
 
 
 def _settled(prepared: Prepared, plan: Plan) -> Plan:

@@ -126,6 +126,14 @@ class Prepared:
         """The blocks whose bytes are available; the others only name a place elsewhere."""
         return [block for block in self.blocks if block.piece.block is not None]
 
+    @cached_property
+    def kept(self) -> list[Measured]:
+        """The blocks of text and data that are stored and bound although the gate lets them pass; see `Policy.keep_tokens`."""
+        least = self.scope.policy.keep_tokens
+        if least is None or self.is_error or self.verdict.reason not in ("below_floor", "fits"):
+            return []
+        return [block for block in self.blocks if isinstance(block.piece.block, Block) and block.tokens >= least]
+
     @property
     def content(self) -> str | list[Any]:
         """The content that the model reads if the output passes whole: text, or the blocks as they arrived."""

@@ -80,6 +80,10 @@ class Stage:
                 buffered = is_buffered and staging.buffer(_content(artifact.block, content_type))
                 self._ready[digest] = buffered or self.write(artifact.block, content_type)
 
+    def has(self, block: Measured) -> bool:
+        """Tell whether a block's payload is prepared."""
+        return block.digest in self._ready
+
     def write(self, block: Measured, content_type: str) -> int:
         """Write a payload and return its blob's id. If its bytes are already published, they are used, and mended if damaged."""
         if self._prepared.ingested is not None:

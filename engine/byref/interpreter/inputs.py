@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,13 +11,14 @@ from typing import Final, TypeGuard
 
 from sqlalchemy import Connection
 
+from byref.accounting import ledger
 from byref.artifacts import names, store, variables
 from byref.artifacts.names import Kept
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Path, Variable
 from byref.conversation.scope import Scope
 from byref.db.payloads import PayloadLoad
-from byref.errors import ToolError
+from byref.errors import ToolError, one_line
 from byref_sandbox import EXACT, Data, Every, Limits, Snapshot, State
 from byref_sandbox.code.analysis import FRAME as FRAME_HELPER
 from byref_sandbox.code.analysis import Analysed, definitions_of
@@ -34,6 +36,9 @@ MAX_UNNAMED_FILE_BYTES = 16 << 20
 """Maximum bytes of all given files that the code does not name. They are given because code may compute their names."""
 NAMED_IN_ERRORS = 100
 """Maximum variables that an error may suggest though the code does not name them; those of tools come first."""
+CALL_CHARS: Final = 80
+"""Maximum characters of a call's arguments where a text says which call made a variable."""
+_NUMBERED: Final = re.compile(r"_[0-9]+\Z")
 _OCTETS = "application/octet-stream"
 _LEFT_BY_CODE = Data("", lambda: b"null", kept=True)
 """The placeholder for a variable of an earlier run that the code does not name."""
@@ -64,6 +69,8 @@ class Inputs:
     """Files that earlier code wrote; empty if this code cannot read files."""
     inside: Inside = field(default_factory=dict)
     """For the artifacts of `variables`."""
+    calls: Mapping[str, str] = field(default_factory=dict)
+    """The calls whose outputs are meant by numbered names, such as `get_orders_2`, that no envelope named."""
     others: Mapping[str, object] = field(default_factory=dict)
     """Placeholders for variables that the code does not name: they are not bound, but an error may name them."""
 
@@ -120,6 +127,18 @@ def without_blob(scope: Scope, inputs: Inputs, digest: bytes, reason: str) -> In
     return replace(inputs, data=as_data(scope, inputs).data, state=state)
 
 
+def calls_of(connection: Connection, scope: Scope, used: Collection[Variable]) -> dict[str, str]:
+    """Return the calls that made those of the variables that are whole outputs and passed whole, by the variable's name."""
+    outputs = [one for one in used if one.origin == "output" and not one.path]
+    if not outputs:
+        return {}
+    calls = ledger.calls_that_passed(connection, scope.row, {one.step for one in outputs})
+    written = {
+        step: f"{tool}({one_line(arguments, CALL_CHARS)})" for step, (tool, arguments) in calls.items() if arguments
+    }
+    return {one.name: written[one.step] for one in outputs if one.step in written}
+
+
 def is_in_state(kept: Kept, variable: Variable) -> bool:
     """Tell whether a variable is a name of the state, and nothing else was bound to it since."""
     entry = kept.record.entries.get(variable.name)
@@ -162,6 +181,7 @@ def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs
         tuple(definitions),
         _files(connection, scope, texts),
         variables.inside(connection, holding),
+        calls_of(connection, scope, [one for one in found.values() if _NUMBERED.search(one.name)]),
         {name: _LEFT_BY_CODE if is_left else None for name, is_left in others.items() if name not in wanted},
     )
     return inputs, artifacts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from byref.artifacts.counted import Counted
@@ -53,6 +54,7 @@ def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Vari
         parts.extend(_value_parts(execution, made, scope))
     else:
         parts.append(_error_text(execution, known))
+    parts += [f"[{name} is what {call} gave]" for name, call in islice(execution.calls.items(), _LISTED_NAMES)]
     if execution.left.rebound:
         parts.append(f"[{', '.join(execution.left.rebound)}: assigned for this run only; the stored data is unchanged]")
     if execution.changed:

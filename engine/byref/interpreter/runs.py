@@ -51,6 +51,8 @@ class Execution:
     """Names of stored data that the code changed in place, as its text says: for this run only."""
     callables: tuple[str, ...] = ()
     """Functions and classes of earlier runs, by name."""
+    calls: Mapping[str, str] = field(default_factory=dict)
+    """As in `Inputs`, of the numbered names that the code uses."""
     gone: str | None = None
     """A text about a name that the code used and that no longer exists; the error's hint says the same."""
 
@@ -149,6 +151,7 @@ def stage(
         changed=_changed(changed, given, outcome),
         gone=gone,
         callables=tuple(name for name, one in entries if one.what in ("function", "class")),
+        calls=given.calls,
     )
 
 

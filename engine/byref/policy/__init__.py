@@ -49,6 +49,7 @@ _ONE_GATE: Mapping[str, Any] = {
     "max_threshold_bytes": None,
     "headroom_percentage": 1.0,
     "plaintext": "artifact",
+    "keep_tokens": None,
 }
 """Settings of presets whose systems have a single limit."""
 _OF_THE_SESSION = ("tools", "per_tool", "ledger_ttl", "default_context_window")
@@ -66,6 +67,7 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
     "max_threshold_bytes": checks.optional(checks.integer(1)),
     "headroom_percentage": checks.between(0, 1),
     "max_result_tokens": checks.optional(checks.integer(1)),
+    "keep_tokens": checks.optional(checks.integer(1)),
     "max_output_bytes": checks.optional(checks.integer(1)),
     "preview_tokens": checks.integer(20),
     "preview_chars": checks.integer(0),
@@ -158,8 +160,8 @@ class Policy:
     """The settings that say which outputs are too big, and what happens to them.
 
     Sizes are UTF-8 bytes of the text that the model would read; tokens are counted by the engine's counter. Defaults are those
-    of the reference systems. `Policy()` is the preset `Policy.variables()` with a bound on text that passes whole,
-    `wholesale_tokens`, which that preset's document does not have.
+    of the reference systems. `Policy()` is the preset `Policy.variables()` with two knobs that the preset's document does not
+    have: a bound on text that passes whole, `wholesale_tokens`, and `keep_tokens`.
 
     Raises:
         ConfigurationError: a knob is unknown or out of range, or two of them contradict each other.
@@ -193,6 +195,9 @@ class Policy:
     """An output with more tokens is too big."""
     max_output_bytes: int | None = None
     """An output with so many bytes or more is too big."""
+    keep_tokens: int | None = 500
+    """An output that passes whole is also stored and bound to a variable if it has so many tokens or more, so that code can
+    compute with it, and `$name` hands it to another tool; None: never. It passes unaltered, and counts against the quotas."""
     preview_tokens: int = 1_000
     """Maximum tokens of a preview. In the form `variables`, an output below 200,000 tokens gets a share of it, at least 100."""
     preview_chars: int = 200
@@ -262,9 +267,10 @@ class Policy:
     def variables(cls, **knobs: Any) -> Self:
         """Return the preset of variable passing: structured data becomes variables of the code interpreter.
 
-        It is the default policy without the bound on text that passes whole: `wholesale_tokens` is None.
+        It is the default policy without the bound on text that passes whole, and without variables for outputs that pass:
+        `wholesale_tokens` and `keep_tokens` are None.
         """
-        return cls(wholesale_tokens=None).override(**knobs)
+        return cls(wholesale_tokens=None, keep_tokens=None).override(**knobs)
 
     @classmethod
     def references(cls, **knobs: Any) -> Self:
@@ -273,7 +279,13 @@ class Policy:
         Both gates are on, and there are no absolute limits. `auto` stores an artifact if `artifact_read`, `artifact_grep` or
         `artifact_jq` is offered, and truncates otherwise. Text is treated like JSON.
         """
-        base = cls(envelope_form="references", plaintext="artifact", max_result_tokens=None, tools=READERS)
+        base = cls(
+            envelope_form="references",
+            plaintext="artifact",
+            max_result_tokens=None,
+            keep_tokens=None,
+            tools=READERS,
+        )
         return base.override(**knobs)
 
     @classmethod

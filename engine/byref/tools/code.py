@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta
 from sqlalchemy import Connection
 
 from byref.artifacts import variables
+from byref.artifacts.variables import Variable
 from byref.conversation.scope import Scope
-from byref.interpreter import persistence, reply, runs
+from byref.interpreter import inputs, persistence, reply, runs
 from byref.interpreter.persistence import Committed
 from byref.interpreter.runs import Execution
 from byref.references.coercion import as_code
@@ -40,11 +42,9 @@ def answer(scope: Scope, execution: Execution) -> Answer:
     recorded.
     """
     error = execution.outcome.error
-    known = (
-        scope.read(lambda connection: variables.latest(connection, scope.source, scope.row))
-        if error is not None and error.kind == "NameError"
-        else []
-    )
+    known: list[Variable] = []
+    if error is not None and error.kind == "NameError":
+        known = scope.read(lambda connection: _known(connection, scope))
     text = reply.reply(execution, Committed(), scope, known) if execution.names_nothing else None
 
     def commit(connection: Connection, step: int) -> str:
@@ -52,6 +52,13 @@ def answer(scope: Scope, execution: Execution) -> Answer:
         return reply.reply(execution, made, scope, known) if text is None else text
 
     return Answer(text, is_error=error is not None, commit=commit, images=execution.plots.shown)
+
+
+def _known(connection: Connection, scope: Scope) -> list[Variable]:
+    """Return the latest variables. The shape of an output that passed whole names its call, since no envelope names the variable."""
+    known = variables.latest(connection, scope.source, scope.row)
+    calls = inputs.calls_of(connection, scope, known)
+    return [replace(one, shape=f"{one.shape}, from {calls[one.name]}") if one.name in calls else one for one in known]
 
 
 _PLOTS = " matplotlib draws: figures come back." if can_plot() else ""
@@ -68,4 +75,6 @@ CODE_INTERPRETER = Tool(
     coerce={"code": as_code},
     needs_sandbox=True,
     runs_python=True,
+    about_kept="Outputs from {keep_tokens} tokens on that you read whole are variables too: get_orders, then get_orders_2 for "
+    'the next of that tool; "$get_orders" hands one to another tool.',
 )

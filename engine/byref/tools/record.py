@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from byref.artifacts.store import Artifact
 from byref.conversation.scope import Scope
 from byref.interpreter.plots import Plot
+from byref.policy import Policy
 
 KEYS = (
     *("id", "reference", "ref", "pointer", "name", "variable", "var", "artifact", "artifact_id", "artifact_name"),
@@ -65,13 +66,18 @@ class Tool:
     cure: str = ""
     """What to do if they are not installed."""
     runs_python: bool = False
+    about_kept: str = ""
+    """What the description adds if the policy keeps outputs that pass whole, from `{keep_tokens}` tokens on."""
 
-    def with_modules(self, modules: Sequence[str]) -> Tool:
-        """Return the tool, whose description names further modules that code may import."""
-        if not (self.runs_python and modules):
-            return self
-        named = ", ".join(modules[:MAX_MODULES]) + (", …" if len(modules) > MAX_MODULES else "")
-        return replace(self, description=f"{self.description} There are also: {named}.")
+    def described(self, policy: Policy, modules: Sequence[str]) -> str:
+        """Return the description for sessions with that policy, whose code may also import `modules`."""
+        text = self.description
+        if self.runs_python and modules:
+            named = ", ".join(modules[:MAX_MODULES]) + (", …" if len(modules) > MAX_MODULES else "")
+            text += f" There are also: {named}."
+        if self.about_kept and policy.keep_tokens is not None:
+            text += f" {self.about_kept.format(keep_tokens=policy.keep_tokens)}"
+        return text
 
     @property
     def schema(self) -> dict[str, Any]:

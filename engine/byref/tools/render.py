@@ -7,36 +7,38 @@ from typing import Any
 
 from byref.conversation.result import FORMATS, Format
 from byref.errors import ConfigurationError
+from byref.policy import Policy
 from byref.tools.record import Tool
 
 
-def render(tools: Iterable[Tool], format: Format, modules: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return tool definitions, with what code may import beyond the usual `modules`: for Gemini one entry that contains all tools, for the others one entry each.
+def render(tools: Iterable[Tool], format: Format, policy: Policy, modules: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return the tool definitions of a session with that policy, whose code may also import `modules`.
+
+    For Gemini they are one entry that contains all tools, for the others one entry each.
 
     No definition uses OpenAI's strict mode, because strict mode makes the model write every optional argument in every call.
     The Responses API is strict by default, so strictness is switched off there.
     """
-    tools = [tool.with_modules(modules) for tool in tools]
+
+    def function(tool: Tool, schema_key: str) -> dict[str, Any]:
+        return {"name": tool.name, "description": tool.described(policy, modules), schema_key: tool.schema}
+
     match format:
         case "openai":
-            return [{"type": "function", "function": _function(tool, "parameters")} for tool in tools]
+            return [{"type": "function", "function": function(tool, "parameters")} for tool in tools]
         case "openai-responses":
-            return [{"type": "function", **_function(tool, "parameters"), "strict": False} for tool in tools]
+            return [{"type": "function", **function(tool, "parameters"), "strict": False} for tool in tools]
         case "anthropic":
-            return [_function(tool, "input_schema") for tool in tools]
+            return [function(tool, "input_schema") for tool in tools]
         case "mcp":
-            return [_function(tool, "inputSchema") for tool in tools]
+            return [function(tool, "inputSchema") for tool in tools]
         case "gemini":
-            return [{"function_declarations": [_typed(_function(tool, _GEMINI_KEY)) for tool in tools]}]
+            return [{"function_declarations": [_typed(function(tool, _GEMINI_KEY)) for tool in tools]}]
         case _:
             raise ConfigurationError(f"format={format!r}: expected one of {list(FORMATS)}")
 
 
 _GEMINI_KEY = "parameters_json_schema"
-
-
-def _function(tool: Tool, schema_key: str) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, schema_key: tool.schema}
 
 
 def _typed(function: dict[str, Any]) -> dict[str, Any]:
