@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from byref import Engine, Policy, Session
+from byref.interpreter.inputs import look_up
 from byref.stores import MemoryStore
 from byref_sandbox import Every, Sandbox
+from byref_sandbox.code.analysis import Analysed
 
 TOOLS = ["code_interpreter", "artifact_jq", "artifact_grep", "artifact_read", "artifact_sql", "list_artifacts"]
 TOOLS += ["get_artifact", "retrieve_offloaded_content"]
@@ -29,6 +31,7 @@ def pulls_of(repos: int) -> dict[str, Any]:
 
 VALUE = pulls_of(5)
 PULLS = [{"repos_key": repo, **pull} for repo, about in VALUE["repos"].items() for pull in about["data"]["pulls"]]
+NODES = VALUE["search"]["hits"]["nodes"]
 LABELS = sum(len(pull["labels"]) for pull in PULLS)
 
 
@@ -149,3 +152,67 @@ def test_a_top_level_of_one_key_is_not_what_is_named_first(local: Engine, tenant
     tiny = local.session("tiny", tenant=tenant, policy=Policy(envelope_form="outline", envelope_tokens=100))
     said = json.loads(tiny.process({"data": {"x" * 70: {"nodes": rows}}}, tool="y" * 80).content)
     assert said["variables"] == {"var_step_1": "object(1 key)", "…": "2 more variables"}
+
+
+def some(count: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"id": number, "v": f"x{number}", **more} for number in range(count)]
+
+
+HOSTILE: dict[str, Any] = {
+    "columns of its own": {"a b": {f"k/{i}": {"": some(20, a_b_key=1, a_b_key_2=2, key=3)} for i in range(40)}},
+    "marks as keys": {"*": {"[]": some(900)}, "$": {"x": {"…": some(300)}}, "": {"": some(400)}},
+    "keys beyond UTF-8, and NUL": {"m\0": {f"\ud800{i}\0": {"rows": some(30)} for i in range(40)}},
+    "names that are taken": {
+        "x": {"list": some(400), "class": some(401, z=1), "df": some(402, y=2)},
+        "y": {"x": some(9)},
+    },
+    "not everywhere": {"r": {f"r/{i}": {"data": {"p": some(50)} if i % 3 else None} for i in range(60)}},
+    "arrays in arrays": {"pages": {"all": [some(20) for _ in range(50)]}},
+    "twice the same key": '{"a":{"r":[{"x":1}]},"a":{"r":[' + ",".join(f'{{"y":{n}}}' for n in range(2_000)) + "]}}",
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_every_name_has_its_own_rows_whatever_the_keys_are(local: Engine, tenant: str, what: str) -> None:
+    session = opened(local, tenant)
+    result = session.process(HOSTILE[what], tool="x")
+    assert result.tokens <= Policy().envelope_budget
+    names = [variable.name for variable in result.variables]
+    told = {v.name: int(v.shape.split("(")[1].split(")")[0]) for v in result.variables if " of object" in v.shape}
+    assert told
+    values = {name: session.variable(name).value() for name in names}
+    tables = ", ".join(f"{name!r}: len(df({name}))" for name in told)
+    ran = session.run(f"[{{{', '.join(f'{name!r}: {name}' for name in names)}}}, {{{tables}}}]")
+    assert ran.error is None, ran.error
+    assert ran.value == [values, told]
+    assert {name: len(value) for name, value in values.items() if name in told} == told
+    assert session.resolve({name: f"${name}" for name in names}) == values
+    for name in told:
+        assert session.call("artifact_jq", {"artifact_id": name, "expression": "[.[]] | length"}).text == str(
+            told[name]
+        )
+
+
+def test_code_keeps_what_it_took_of_a_table_and_stored_data_stays(local: Engine, tenant: str) -> None:
+    session = opened(local, tenant)
+    result = session.process(VALUE, tool="get_all")
+    stored = result.artifacts[0]
+    first = session.call("code_interpreter", {"code": "mine, third = pulls, pulls[3]\nlast = nodes[-1]\nlen(mine)"})
+    assert first.text.startswith("510\n[kept for later calls: mine (array(510) of object(5 keys)), ")
+    again = opened(local, tenant)
+    mine = again.variable("mine")
+    assert (mine.origin, mine.artifact.digest, mine.path) == ("run", stored.digest, again.variable("pulls").path)
+    assert again.run("[mine[3] == third, len(mine), third['title'], last]").value == [True, 510, "pull 3", NODES[-1]]
+    changed = again.call("code_interpreter", {"code": "pulls[0]['title'] = 'x'\nnodes.append(1)\npulls[0]['title']"})
+    assert changed.text.startswith("x\n[nodes, pulls: changed for this run only; the stored data is unchanged]")
+    whole = "get_all['repos']['org/r0']['data']['pulls'][0]"
+    inside = f"pulls[0]['title'] = 'x'\npulls[0]['user']['login'] = 'y'\n[{whole}['title'], {whole}['user']]"
+    assert again.run(inside).value == ["pull 0", {"login": "y"}]
+    assert again.run("[len(nodes), pulls[0]['title'], pulls[0]['user']]").value == [300, "pull 0", {"login": "x"}]
+
+
+def test_only_what_code_names_is_given(local: Engine, tenant: str) -> None:
+    session = opened(local, tenant)
+    session.process(VALUE, tool="get_all")
+    for code, names in (("1 + 1", set()), ("len(pulls)", {"pulls"}), ("df(labels), repos", {"labels", "repos"})):
+        assert look_up(session._scope, Analysed(code)).data.keys() == names
