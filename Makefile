@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo headline test test-all chaos soak compat allowed lint format bench docs statements clean
+.PHONY: help demo headline test test-all chaos soak compat notebooks allowed lint format bench docs statements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ compat: $(READY) ## how much public code runs in the sandbox as in plain Python,
 	@UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --group compat
 	@$(BIN)/python tests/compat $(ONLY) $(if $(WRITE),--write)
 	@$(BIN)/python tests/compat/speed.py
+
+notebooks: $(READY) ## whether notebooks of several calls give in sessions what they give in Jupyter (CORPORA=folder with books, DATABASE=another than SQLite, WRITE=1: into docs/sandbox.md)
+	@UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --group compat
+	@$(BIN)/python tests/compat/sessions.py $(if $(DATABASE),--database $(DATABASE)) $(if $(WRITE),--write)
 
 allowed: $(READY) ## look through the libraries of byref[science] again, and write down what code may use of them
 	@PYTHONPATH=tests/sandbox/language $(BIN)/python tests/sandbox/language/allow.py $(if $(WHY),--why)

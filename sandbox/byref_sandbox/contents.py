@@ -17,7 +17,11 @@ SETTINGS: Final = ".settings."
 """Begins the names of settings of libraries, which code cannot spell."""
 OTHER_INFERENCE: Final = f"{SETTINGS}inference"
 """Stands among them where pandas' options of making columns of text are not those of its beginning."""
+LAST: Final = "_"
+"""The name of the last value of earlier runs."""
 MAX_CONTENTS_BYTES: Final = 16 << 20
+MAX_LAST_BYTES: Final = 64 << 10
+"""Maximum bytes of the last value that are kept: nearly every run has one, and few runs use that of another."""
 _MAX_NAMES: Final = 10_000
 _MAX_NAME_CHARS: Final = 512
 
@@ -113,6 +117,19 @@ class Contents(msgspec.Struct, frozen=True):
         ]
 
 
+class Last(msgspec.Struct, frozen=True):
+    """The last value that a run has shown, for the next one as `_`: a stream of its own, which shares nothing with others."""
+
+    versions: Versions
+    why: str = ""
+    """Why there is none."""
+    body: bytes = b""
+    """The stream; empty if there is none."""
+    pickles: int = 0
+    libraries: list[str] = []
+    """Of those that are loaded only when code needs them: what it takes to read it."""
+
+
 _DECODER: Final = msgspec.msgpack.Decoder(Contents)
 
 
@@ -132,6 +149,24 @@ def decode_contents(data: bytes) -> Contents:
     if not all(path and type(path[0]) is str for part in contents.parts for path in part.paths):
         raise ValueError("a table of contents with a path that does not begin with a variable")
     return contents
+
+
+def decode_last(data: bytes) -> Last:
+    """The last value from the bytes in which it is stored. Raises ValueError."""
+    if len(data) > 2 * MAX_LAST_BYTES:
+        raise ValueError(f"a last value of {len(data):,} bytes")
+    try:
+        return _LAST_DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"no last value of a session: {error}") from None
+
+
+_LAST_DECODER: Final = msgspec.msgpack.Decoder(Last)
+
+
+def encode_last(last: Last) -> bytes:
+    """The bytes in which a last value is stored."""
+    return msgspec.msgpack.encode(last)
 
 
 def encode_contents(contents: Contents) -> bytes:

@@ -173,6 +173,8 @@ class Outcome:
     """The names of the session after the run: the `Snapshot` for the next one. None: they are as they were."""
     blobs: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
     """What the contents refer to and the run was not given, by digest."""
+    last: bytes | None = field(default=None, repr=False)
+    """The last value, which the next run finds as `_`: `State.last` for it. None: that is as it was."""
     usage: Usage = Usage()
 
     @cached_property

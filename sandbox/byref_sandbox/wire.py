@@ -171,6 +171,8 @@ class State(msgspec.Struct, frozen=True):
     """Digests of the data that the host has of names (`Kept`)."""
     is_foreign: bool = False
     """Another version of Python or of a library wrote it: only definitions are taken of it."""
+    last: bytes = b""
+    """The last value of the runs before, if the code may use it."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -337,6 +339,13 @@ class Written(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """A table of contents (`byref_sandbox.contents`)."""
 
 
+class Shown(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="shown"):
+    """The last value, which the next run finds as `_`."""
+
+    last: bytes
+    """As `contents.Last`."""
+
+
 class Blob(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="blob"):
     """A stream or blob of the names that the run was not given."""
 
@@ -403,7 +412,7 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """Warnings, and what else was written to `sys.stderr`."""
 
 
-Frame = Error | Kept | Same | Named | Written | Blob | Missed | Lost | Image | File | Output | Done
+Frame = Error | Kept | Same | Named | Written | Shown | Blob | Missed | Lost | Image | File | Output | Done
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _frames: Final = msgspec.msgpack.Decoder(Frame)

@@ -125,7 +125,7 @@ def test_reset_forgets_what_code_bound(session: Session, engine: Engine, by: str
         assert ask(session, "len(users)", reset=True) == "3000"
     else:
         session.reset()
-    assert names(engine, session) == set()
+    assert names(engine, session) <= {".last"}  # the value that this call has shown
     assert {variable.name for variable in session.variables()} == {"list_users", "users"}
     for name in ("seen", "frame", "middle", "Basket", "st"):
         assert f"name '{name}' is not defined" in ask(session, name)

@@ -120,12 +120,13 @@ def test_a_big_value_becomes_a_variable(stocked: Session, code: str, check: str,
 
 
 def test_what_is_not_kept_is_said(stocked: Session) -> None:
-    content = ask(stocked, "f = (i for i in [])\n" + "\n".join(f"n_{i} = {i}" for i in range(70)))
+    content = ask(stocked, "f = (i for i in [])\n" + "\n".join(f"n_{i} = {i}" for i in range(1_005)))
     assert "f (a generator: make a list of it)" in content
-    assert "n_69 (more than 64 names)" in content
+    assert "n_1000, n_1001, n_1002, n_1003, n_1004 (more than 1,000 names)" in content
     assert "n_5 (integer)" in content
-    assert ask(stocked, "n_63") == "63"
-    assert "name 'n_64' is not defined" in mistake(stocked, "n_64")
+    assert ask(stocked, "n_999") == "999"
+    assert "'n_1000' was not kept: more than 1,000 names" in mistake(stocked, "n_1000")
+    assert "lost: names (" in ask(stocked, ";".join(f"a{i:x}=1" for i in range(11_000)))
     assert "var_step_7 (no name to keep)" in ask(stocked, "var_step_7 = 1")
 
 
@@ -403,7 +404,7 @@ def test_what_is_cut_says_incomplete_and_how_to_go_on(stocked: Session) -> None:
     assert "characters at its end of what was printed are left out. Print less" in content
     content = ask(stocked, "\n".join(f"n_{i} = {i}" for i in range(40)))
     assert content.endswith("n_29 (integer). INCOMPLETE: 10 more are kept too: use them by name]")
-    content = ask(stocked, "\n".join(f"m_{i} = {i}" for i in range(100)))
+    content = ask(stocked, "\n".join(f"m_{i} = {i}" for i in range(996)))
     assert content.endswith(". INCOMPLETE: 6 more are not kept: put what belongs together in one dict]")
     assert "INCOMPLETE: over 23 more are bound: the results that made them name them" in mistake(stocked, "nosuch")
     assert stocked.ledger()[-1].tokens <= Policy().reply_tokens

@@ -26,6 +26,8 @@ MAX_LOST = 100
 """Most names of which it is remembered why they were lost."""
 _STATE = ".state"
 """The name of the row that holds the record of a session's state; a blob of it has its digest after a dot. Code cannot spell either."""
+_LAST = ".last"
+"""The name of the row that holds the last value of its runs."""
 _SMALL_BYTES = 64 << 10
 """Blobs of up to so many bytes are read together with the record."""
 
@@ -72,6 +74,8 @@ class Kept:
     """Definitions that a release before 0.3 kept by their source, by name, in the order in which they were made."""
     is_damaged: bool = False
     """The record cannot be read."""
+    last: bytes = b""
+    """The last value of the runs, as the sandbox wrote it."""
     exact: Mapping[str, tuple[int, int | None, bytes]] = field(default_factory=dict)
     """The tables with their types that were asked for, by name: row id, artifact's row id, digest."""
 
@@ -85,7 +89,7 @@ _KEPT = (
         NameRow.size_bytes,
         case(
             (
-                or_(NameRow.size_bytes <= _SMALL_BYTES, NameRow.kind == "source", NameRow.name == _STATE),
+                or_(NameRow.size_bytes <= _SMALL_BYTES, NameRow.kind == "source", NameRow.name.in_([_STATE, _LAST])),
                 NameRow.data,
             ),
         ).label("data"),
@@ -105,7 +109,7 @@ _DATA = select(NameRow.name, NameRow.data, NameRow.size_bytes).where(
 
 def kept(connection: Connection, session_row: int) -> Kept:
     """Return what a session keeps, without tables. Whatever is damaged is named, and nothing is raised for it."""
-    record, digest, is_damaged = Record(), b"", False
+    record, digest, is_damaged, last = Record(), b"", False, b""
     sources, blobs, damaged = dict[str, str](), dict[bytes, bytes | tuple[int, int]](), dict[bytes, str]()
     for row in connection.execute(_KEPT, {"of_session": session_row}):
         its = bytes(row.digest)
@@ -114,6 +118,8 @@ def kept(connection: Connection, session_row: int) -> Kept:
             if row.name == _STATE:
                 digest = its
                 record = _RECORDS.decode(data or b"")
+            elif row.name == _LAST:
+                last = data or b""
             elif row.kind == "source":
                 sources[row.name] = (data or b"").decode()
             else:
@@ -121,7 +127,7 @@ def kept(connection: Connection, session_row: int) -> Kept:
         except (ArtifactMissing, msgspec.MsgspecError, UnicodeDecodeError):
             is_damaged |= row.name == _STATE or row.kind == "source"
             damaged[its] = tombstones.GONE
-    return Kept(record, digest, blobs, damaged, sources, is_damaged)
+    return Kept(record, digest, blobs, damaged, sources, is_damaged, last)
 
 
 _RECORDS = msgspec.msgpack.Decoder(Record)
@@ -132,6 +138,14 @@ def write_record(connection: Connection, *, tenant: str, session_row: int, recor
     lost = dict(list(record.lost.items())[-MAX_LOST:])
     data = msgspec.msgpack.encode(Record(record.snapshots, record.entries, lost))
     keep(connection, tenant=tenant, session_row=session_row, name=_STATE, data=data, artifact_row=None, step=step)
+
+
+def write_last(connection: Connection, *, tenant: str, session_row: int, last: bytes, step: int) -> None:
+    """Replace the last value of a session's runs; empty, forget it."""
+    if last:
+        keep(connection, tenant=tenant, session_row=session_row, name=_LAST, data=last, artifact_row=None, step=step)
+    else:
+        forget(connection, session_row, [_LAST])
 
 
 def write_blobs(
@@ -156,7 +170,7 @@ def forget_blobs(connection: Connection, session_row: int, needed: Collection[by
 _BLOBS = select(NameRow.id, NameRow.digest, NameRow.kind).where(
     NameRow.session_id == bindparam("of_session"),
     NameRow.kind.in_(["source", "state"]),
-    NameRow.name != _STATE,
+    NameRow.name.not_in([_STATE, _LAST]),
 )
 
 

@@ -22,7 +22,7 @@ from byref.errors import ToolError, one_line
 from byref_sandbox import EXACT, Data, Every, Limits, Snapshot, State
 from byref_sandbox.code.analysis import FRAME as FRAME_HELPER
 from byref_sandbox.code.analysis import Analysed, definitions_of
-from byref_sandbox.contents import FRAME, NO_VERSIONS, Contents, blobs_of, decode_contents, encode_contents
+from byref_sandbox.contents import FRAME, LAST, NO_VERSIONS, Contents, blobs_of, decode_contents, encode_contents
 from byref_sandbox.values.files import are_named as may_use_files
 from byref_sandbox.values.gathering import Step
 
@@ -192,8 +192,9 @@ def _state(scope: Scope, inputs: Inputs, code: Analysed) -> State | None:
     kept, found = inputs.kept, inputs.variables
     if kept.sources and not kept.record.snapshots:
         return State((Snapshot(_contents_of(kept.sources)),), is_foreign=True)
+    last = kept.last if LAST in code.uses.names or code.uses.may_read_all else b""
     if not kept.record.snapshots:
-        return None
+        return State((), last=last) if last else None
     entries = kept.record.entries
     stale = {name for name, one in found.items() if name in entries and not is_in_state(kept, one)}
     stale |= {name for name, one in entries.items() if one.artifact_row and name in code.uses.names - found.keys()}
@@ -210,6 +211,7 @@ def _state(scope: Scope, inputs: Inputs, code: Analysed) -> State | None:
         tuple(sorted(stale)),
         {name: one.shown for name, one in entries.items() if one.shown},
         inputs.texts,
+        last,
     )
 
 

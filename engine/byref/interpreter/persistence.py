@@ -30,7 +30,7 @@ from byref_sandbox import EXACT, Bound, Outcome
 from byref_sandbox.contents import blobs_of, decode_contents
 from byref_sandbox.outcome import AS_DATA, DELETED, STOPPED
 
-MAX_NAMES = 64
+MAX_NAMES = 1_000
 """Maximum names that one run leaves for the next."""
 MAX_SNAPSHOTS = 20
 """Maximum snapshots of a state: of so many runs that ended while another one went on."""
@@ -97,6 +97,8 @@ class Left:
     """Names that only code can use, each with what it is."""
     state: Written | None = None
     """The state of the session's names after the run; None: it is as it was."""
+    last: bytes | None = None
+    """The last value, for the next run; None: it is as it was."""
     rebound: tuple[str, ...] = ()
     """Names of stored data that the code assigned; the assignment holds for this run only."""
     lost: Mapping[str, str] = field(default_factory=dict)
@@ -141,7 +143,7 @@ def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int)
     }
     new = [name for name in (*outcome.bound, *outcome.same) if name not in stored and name not in lost]
     for name in new[MAX_NAMES:]:
-        lost[name] = f"more than {MAX_NAMES} names"
+        lost[name] = f"more than {MAX_NAMES:,} names"
     new = new[:MAX_NAMES]
     state = _state(inputs, outcome, stored)
     if state is not None:
@@ -167,6 +169,7 @@ def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int)
         result,
         {name: what for name, what in outcome.named.items() if what and name not in stored and name not in lost},
         state,
+        _last(scope, inputs, outcome),
         rebound=tuple(sorted(stored & told - outcome.unkept.keys())),
         lost=lost,
         dropped=frozenset(deleted.union(name for name, why in lost.items() if why != STOPPED) - stored),
@@ -184,6 +187,16 @@ def _state(inputs: Inputs, outcome: Outcome, stored: Collection[str]) -> Written
     given = {name: one for name, one in inputs.variables.items() if one.origin == "run" and name in inputs.data}
     rows = {name: one.artifact.row_id for name, one in given.items()}
     return Written(outcome.contents, outcome.blobs, inputs.kept, shown, rows)
+
+
+def _last(scope: Scope, inputs: Inputs, outcome: Outcome) -> bytes | None:
+    if outcome.last is None or outcome.last == inputs.kept.last:
+        return None
+    try:
+        room.check(scope, {names.digest_of(outcome.last): len(outcome.last)})
+    except QuotaExceeded:
+        return b""
+    return outcome.last
 
 
 def names_of(outcome: Outcome) -> set[str]:
@@ -303,6 +316,8 @@ def commit(connection: Connection, scope: Scope, left: Left, step: int, reply_st
         made |= {name: what for name, what in left.named.items() if what != "import"}
     elif left.lost or left.dropped:
         _note_lost(connection, scope, left, step)
+    if left.last is not None:
+        names.write_last(connection, tenant=scope.tenant, session_row=scope.row, last=left.last, step=step)
     return Committed(made, result, gone, frozenset(made) - frozenset(taken))
 
 

@@ -18,6 +18,7 @@ from byref.interpreter.runs import Execution, missing_name, text_of
 from byref.jsonscan import LazyJSON
 from byref_sandbox import Every
 from byref_sandbox.code.analysis import Analysed
+from byref_sandbox.contents import LAST
 from byref_sandbox.outcome import NAMES_THERE
 
 NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
@@ -59,13 +60,13 @@ def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Vari
         parts.append(f"[{', '.join(execution.left.rebound)}: assigned for this run only; the stored data is unchanged]")
     if execution.changed:
         parts.append(f"[{_named(execution.changed, 'too')}: changed for this run only; the stored data is unchanged]")
-    listed = dict(made.names)
+    listed = {name: shape for name, shape in made.names.items() if name != LAST}
     for name, bound in outcome.bound.items():
         if bound.was and name in listed:
             listed[name] += f", no longer {bound.was}"
     if listed:
         parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
-    if unkept := {**execution.left.lost, **made.gone}:
+    if unkept := {name: why for name, why in {**execution.left.lost, **made.gone}.items() if name != LAST}:
         parts.append(f"[not kept: {_reasons(unkept, 'not kept: put what belongs together in one dict')}]")
     if execution.left.missed:
         parts.append(f"[lost: {_reasons(execution.left.missed, 'lost')}]")

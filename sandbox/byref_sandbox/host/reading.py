@@ -15,7 +15,7 @@ import msgspec
 from blake3 import blake3
 
 from byref_sandbox import jsontext, wire
-from byref_sandbox.contents import decode_contents
+from byref_sandbox.contents import decode_contents, decode_last
 from byref_sandbox.host.exchange import Answer
 from byref_sandbox.outcome import (
     MAX_STDERR_BYTES,
@@ -90,6 +90,7 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
         missed=told.missed,
         contents=told.contents,
         blobs=told.blobs,
+        last=told.last,
         usage=_usage(answer, done),
     )
     return outcome if failure is not None else _with_value(outcome, answer, done)
@@ -108,6 +109,7 @@ class _Told:
         self.missed: dict[str, str] = {}
         self.contents: bytes | None = None
         self.blobs: dict[bytes, bytes] = {}
+        self.last: bytes | None = None
 
     def add(self, frame: wire.Frame) -> None:
         """Take in a frame, if it is about names."""
@@ -117,6 +119,10 @@ class _Told:
             with contextlib.suppress(ValueError):  # then the names stay as they were
                 decode_contents(frame.contents)
                 self.contents = frame.contents
+        elif isinstance(frame, wire.Shown):
+            with contextlib.suppress(ValueError):  # then it stays as it was
+                decode_last(frame.last)
+                self.last = frame.last
         elif isinstance(frame, wire.Kept | wire.Same | wire.Named | wire.Lost | wire.Missed):
             self._names += 1
             # Names with two underscores belong to the language: a run that keeps one tries to replace a part of it.

@@ -15,7 +15,7 @@ from byref_sandbox.code.analysis import FAMILIAR, Analysed, definitions_of
 from byref_sandbox.code.inplace import changed_in_place
 from byref_sandbox.code.readonly import is_read_only
 from byref_sandbox.code.sqltext import references
-from byref_sandbox.contents import FRAME, OTHER_INFERENCE, SETTINGS, blobs_of, decode_contents
+from byref_sandbox.contents import FRAME, LAST, OTHER_INFERENCE, SETTINGS, blobs_of, decode_contents, decode_last
 from byref_sandbox.jsontext import encodable
 from byref_sandbox.outcome import MAX_FILE_NAME_CHARS, MAX_RECURSION_DEPTH, Limits
 from byref_sandbox.values import data, plots
@@ -85,9 +85,10 @@ def code_request(
     left += sorted(session.all_names.difference(variables))
     bound_names = [variable.name for variable in bound]
     changed = changed_in_place(code, session.texts[1:], {*bound_names, *(session.all_names & wanted)})
-    is_reading = is_read_only(Analysed.joined(session.texts[::-1]), bound_names)
+    is_reading = is_read_only(Analysed.joined(session.texts[::-1]), [*bound_names, *([LAST] if session.last else ())])
     binds = bool(code.uses.assigned or code.uses.imports or code.uses.may_read_all)
-    keeps = binds or not is_reading or session.has_settings or not session.all_names.isdisjoint(wanted)
+    keeps = binds or not is_reading or session.has_settings or bool(session.last)
+    keeps = keeps or not session.all_names.isdisjoint(wanted)
     request = wire.Request(
         mode=mode,
         # Written as escapes, lone surrogates mean the same in a string literal; elsewhere in code they are refused.
@@ -147,7 +148,12 @@ class _Session:
         self.has_other_inference = OTHER_INFERENCE in kept
         """Whether pandas was told to make something else of text than it does by itself."""
         self._parts = [part for contents in self._all for part in contents.needed(self._wanted)]
-        self.libraries = frozenset(name for part in self._parts for name in part.libraries)
+        self.last = b""
+        """The last value of the runs before, if the code may use it."""
+        if state is not None and (LAST in code.uses.names or code.uses.may_read_all):
+            self.last = state.last
+        libraries = [name for part in self._parts for name in part.libraries]
+        self.libraries = frozenset([*libraries, *(decode_last(self.last).libraries if self.last else ())])
         """What it takes to read its names, of the libraries that are loaded only when code needs them."""
         first = {str(path[0]) for part in self._parts for path in part.paths}
         looked_up = [c.looked_up(code.uses.names) for c in self._all]
@@ -187,6 +193,7 @@ class _Session:
             list(state.without),
             dict(state.shown),
             state.is_foreign,
+            self.last,
         )
 
 

@@ -33,22 +33,27 @@ class Formatter:
         defaults: Mapping[str, Any] | None = None,
     ) -> None:
         text = None if fmt is None else str.__str__(fmt)
-        if style not in ("%", "{", "$"):
-            raise ValueError("Style must be one of: %,{,$")
-        if text is not None and style == "{" and (refused := refused_attribute(text)) is not None:
-            raise NotAllowed(f"attribute {refused!r} is not available in a format string", "name fields of the record")
-        real = logging.Formatter(text, datefmt, cast(Any, style), bool(validate), defaults=defaults)
         self.datefmt = datefmt
-        self._write: Callable[[logging.LogRecord], str] = real.format
-        self._write_time: Callable[..., str] = real.formatTime
+        self._given = text, datefmt, style, bool(validate), None if defaults is None else dict(defaults)
+        _formatter(self._given)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as text."""
-        return self._write(record)
+        return _formatter(self._given).format(record)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
         """Return the time of a record as text."""
-        return self._write_time(record, datefmt)
+        return _formatter(self._given).formatTime(record, datefmt)
+
+
+def _formatter(given: tuple[Any, ...]) -> logging.Formatter:
+    """Make Python's own formatter, of what may come from code or from the state of its session."""
+    text, datefmt, style, validate, defaults = given
+    if type(text) not in (str, type(None)) or style not in ("%", "{", "$"):
+        raise ValueError("Style must be one of: %,{,$")
+    if text is not None and style == "{" and (refused := refused_attribute(text)) is not None:
+        raise NotAllowed(f"attribute {refused!r} is not available in a format string", "name fields of the record")
+    return logging.Formatter(text, datefmt, cast(Any, style), validate, defaults=defaults)
 
 
 class Filter:
@@ -203,6 +208,38 @@ class Logger(_Filtered):
         self.log(logging.ERROR, message, *arguments, **{"exc_info": True, **options})
 
 
+class Logging:
+    """The settings and loggers of one language, for the state of a session."""
+
+    _PLAIN: Final = ("level", "format", "datefmt", "style", "disabled")
+    _OF_LOGGERS: Final = ("level", "filters", "handlers", "propagate", "disabled")
+
+    def __init__(self, root: Logger) -> None:
+        self._root, self._settings = root, root._settings
+
+    def read(self) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Return the settings, and the attributes of the root and of loggers that have any of their own, by name."""
+        plain = {name: self._settings[name] for name in self._PLAIN}
+        loggers = {"root": self._root, **self._settings["loggers"]}
+        fresh = vars(Logger("", {}, None))
+        found = {
+            name: own
+            for name, one in loggers.items()
+            if (own := {at: vars(one)[at] for at in self._OF_LOGGERS if vars(one)[at] != fresh[at]})
+        }
+        return plain, found
+
+    def apply(self, value: Any) -> None:
+        """Set what `read` has returned in another process."""
+        plain, loggers = value
+        self._settings.update({name: plain[name] for name in self._PLAIN})
+        for name, own in loggers.items():
+            logger = self._settings["get"](name)
+            for at in self._OF_LOGGERS:
+                if at in own:
+                    setattr(logger, at, own[at])
+
+
 def _level(level: int | str) -> int:
     if isinstance(level, str):
         if level not in LEVELS:
@@ -292,7 +329,7 @@ def logging_names(files: Files, accepts: Accepts) -> dict[str, object]:
     def disable(level: int | str = logging.CRITICAL) -> None:
         settings["disabled"] = _level(level)
 
-    settings["get"] = get_logger
+    settings |= {"get": get_logger, "loggers": loggers}
     methods = ("debug", "info", "warning", "warn", "error", "critical", "fatal", "exception", "log")
     return {
         **LEVELS,

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from byref_sandbox import wire
+from byref_sandbox.contents import LAST
 from byref_sandbox.jsontext import encodable
 from byref_sandbox.language.policy import Language, Refused
 from byref_sandbox.outcome import FOREIGN_STATE, Failure
@@ -49,10 +50,11 @@ def language_body(language: Language, known: Known, request: wire.Request, bindi
         names.read(program)
         try:
             value = language.execute(program, space, stdout)
+            names.value = value
             return _reply_of(language, value, names, request.terms)
         except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
             disarm()
-            failed = error_frame(_explained(language, error, program, request))
+            failed = error_frame(_explained(language, error, program, request, names.why_no_last))
             if isinstance(error, Expired) or out_of_memory(error):
                 return [failed, *names.told_of_stop()]
             images = _images(language.figures(is_done=False)[0])
@@ -86,12 +88,17 @@ def _images(drawn: Iterable[Any]) -> list[wire.Frame]:
     return [wire.Image(encodable(each.name), each.png) for each in drawn]
 
 
-def _explained(language: Language, error: BaseException, program: Any, request: wire.Request) -> Failure:
+def _explained(
+    language: Language, error: BaseException, program: Any, request: wire.Request, why_no_last: str
+) -> Failure:
     data = len(request.names) - request.others
     explained = language.explain(error, program, request.names[:data], request.names[data:])
     if isinstance(error, Expired) or out_of_memory(error):
         known = failure_of(error, request.terms)
         return Failure(known.kind, known.message, explained.line, known.hint)
+    if why_no_last and type(error) is NameError and error.name == LAST:
+        hint = f"the last value was not kept: {why_no_last}"
+        return Failure(explained.kind, explained.message, explained.line, hint)
     return explained
 
 

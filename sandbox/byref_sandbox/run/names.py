@@ -15,11 +15,22 @@ from blake3 import blake3
 
 from byref_sandbox import wire
 from byref_sandbox.code.analysis import FRAME as FRAME_HELPER
-from byref_sandbox.contents import FRAME, MAX_CONTENTS_BYTES, Contents, Path, decode_contents, encode_contents
+from byref_sandbox.contents import (
+    FRAME,
+    LAST,
+    MAX_CONTENTS_BYTES,
+    Contents,
+    Last,
+    Path,
+    decode_contents,
+    decode_last,
+    encode_contents,
+    encode_last,
+)
 from byref_sandbox.jsontext import encodable
 from byref_sandbox.language.policy import Language, Program
 from byref_sandbox.outcome import AS_DATA, DELETED, STOPPED
-from byref_sandbox.state.graph import Graph, Written
+from byref_sandbox.state.graph import Graph, Written, reason_of
 from byref_sandbox.state.known import Known
 from byref_sandbox.values import exact, values
 from byref_sandbox.values.bindings import Bindings, OnlyTable
@@ -27,7 +38,7 @@ from byref_sandbox.values.construct import Constructed
 
 _MAX_NAMES: Final = 1_000
 _MAX_LOOKED_AT: Final = 10_000
-"""Names that are looked at; of those beyond it the reply says nothing."""
+"""Names that are looked at; of those beyond it the reply says only how many there are."""
 _MAX_REASON_CHARS: Final = 300
 _MAX_MEMBERS: Final = 300_000
 """Of tool data that is compared with what it was before the code ran: writing so many down takes some ten milliseconds."""
@@ -81,6 +92,11 @@ class Names:
         self._helper = space.get(FRAME_HELPER)
         self._before: dict[str, Any] = {}
         self._watched: dict[str, _Watched] = {}
+        self._last: Any = None
+        """The last value of the runs before, if the code may use it."""
+        self.value: Any = None
+        """The value of this run."""
+        self.why_no_last = ""
         self.missed: list[wire.Frame] = []
         """What the reply says of names that could not be read."""
 
@@ -120,9 +136,21 @@ class Names:
             if name.isidentifier():
                 as_data = f": {AS_DATA}" if name in kept else ""
                 self.missed.append(wire.Missed(name, encodable(why)[:_MAX_REASON_CHARS] + as_data))
+        if self._state.last:
+            self._read_last(self._graph)
         self._graph.add_program(program.source, program.code)
         self._before = dict(self._space)
+        if self._before.get(LAST) is self._last:
+            self._before.pop(LAST, None)
         self._watched = {} if self._request.is_reading else {first: _Watched(one) for first, one in self._all_given()}
+
+    def _read_last(self, graph: Graph) -> None:
+        try:
+            self._last = graph.read_last(decode_last(self._state.last))
+        except Exception as error:  # noqa: BLE001  a forged stream may lead to anything
+            self.why_no_last = encodable(reason_of(error))[:_MAX_REASON_CHARS]
+        else:
+            self._space.setdefault(LAST, self._last)
 
     def _all_given(self) -> list[tuple[str, Any]]:
         """All that was given, and its tables that are made, by the first steps of paths."""
@@ -137,11 +165,11 @@ class Names:
     def frames(self, room: int) -> list[wire.Frame]:
         """Return what the reply says of the names, in at most `room` bytes; what does not fit in is lost, and said to be."""
         if self._graph is None:
-            return []
+            return [] if self.value is None else self._shown(Graph(self._known, self._space, {}), {})
         given = self._unchanged()
         bound, told = self._bound(given)
         written = self._graph.write(bound, given)
-        frames: list[wire.Frame] = [*self.missed, *told]
+        frames: list[wire.Frame] = [*self.missed, *told, *self._shown(self._graph, bound)]
         blobs: list[Any] = [*written.bodies.values(), *written.leaves.values()]
         contents = encode_contents(written.contents)
         size = len(contents) + sum(map(len, blobs))
@@ -159,6 +187,21 @@ class Names:
                 frames.append(frame)
         settings = {name: why for name, why in written.lost.items() if not name.isidentifier()}
         return frames + [wire.Missed("settings", why) for why in list(settings.values())[:1]]
+
+    def _shown(self, graph: Graph, bound: Mapping[str, object]) -> list[wire.Frame]:
+        """Return what the reply says of the last value, for the next run: nothing if that is as it was.
+
+        As in IPython, `_` stays the code's own where the code has bound it.
+        """
+        value = self._last if self.value is None else self.value
+        is_own = self._space.get(LAST, self._last) is not self._last
+        if is_own or (LAST not in self._space and self._last is not None and self.value is None):
+            last = encode_last(Last(self._known.versions)) if self._state.last else b""
+        elif value is None:
+            return []
+        else:
+            last = encode_last(graph.write_last(value, bound))
+        return [] if last == self._state.last else [wire.Shown(last)]
 
     def _is_other(self, data: bytes, contents: Contents) -> bool:
         """Whether the next run needs other contents than this one had."""
@@ -186,6 +229,8 @@ class Names:
         for name, value in itertools.islice(self._space.items(), _MAX_LOOKED_AT):
             if name.startswith(("__", ".")) or not name.isidentifier() or self._language.is_file(value):
                 continue
+            if name == LAST and value is self._last:
+                continue
             if name in self._tools:
                 if self._is_new(name):
                     told.append(wire.Named(name, ""))
@@ -195,6 +240,10 @@ class Names:
                 continue  # those are there in each run
             else:
                 bound[name] = value
+        if (beyond := len(self._space) - _MAX_LOOKED_AT) > 0:
+            told.append(
+                wire.Missed("names", f"{beyond:,} more than can be kept: put what belongs together in one dict")
+            )
         gone = [name for name in self._before if name not in self._space and name not in self._tools]
         told += [wire.Lost(name, DELETED) for name in gone if name.isidentifier() and not name.startswith("__")]
         return bound, told
@@ -214,6 +263,8 @@ class Names:
     def _frame(self, name: str, value: object, written: Written, room: int) -> Any:
         """Return what the reply says of one name, or None."""
         why = written.lost.get(name)
+        if name == LAST and why is None:  # a variable of loops: no data for tools
+            return wire.Named(name, self._what(value)) if self._is_new(name) else None
         if why is None and name not in written.changed and not self._is_new(name):
             return None
         if why is None and (path := written.given.get(name)) and (same := self._same(name, value, path)):

@@ -16,6 +16,7 @@ import dataclasses
 import datetime
 import enum
 import functools
+import io
 import types
 import typing
 import zoneinfo
@@ -61,7 +62,7 @@ def type_of_layout(cls: type) -> type:
 
 class Builders:
     """The builders of one reading. `space` is the namespace of the run that reads; `by_name` are the objects that it knows by
-    name, `figures` the classes of parts of figures.
+    name, `figures` the classes of parts of figures, `listed` those and the classes of models.
     """
 
     def __init__(
@@ -71,13 +72,15 @@ class Builders:
         space: dict[str, Any],
         by_name: Mapping[str, object],
         figures: frozenset[type] = frozenset(),
+        listed: frozenset[type] = frozenset(),
     ) -> None:
         self._by_name = by_name
         self._guards = language._guards
-        self._facades = language._modules.facades
+        self._facades: Mapping[str, Any] = language._modules.facades
         self._codes = codes
         self._space = space
         self._drawn = figures
+        self._listed = listed
 
     def all(self) -> list[Callable[..., Any]]:
         """Return the builders of this reading, in the order of BUILDERS."""
@@ -141,6 +144,26 @@ class Builders:
         if type(name) is not str or type(owner) not in self._drawn:
             raise Unkept("no method of a figure")
         return drawings.method(owner, name)
+
+    def library_function(self, owner: Any, name: str, number: int) -> types.FunctionType:
+        """Return a method of a class of a figure or model as a function, or the function of that number inside it."""
+        if owner not in self._listed or type(name) is not str:
+            raise Unkept("no function of a figure or model")
+        return drawings.function(owner, name, number)
+
+    def logger(self, name: str) -> Any:
+        """`logging.getLogger`; what it was set to is among the settings."""
+        return self._facades["logging"].getLogger(name)
+
+    def csv_writer(self, file: Any, options: dict[str, Any]) -> Any:
+        """`csv.writer`, into text in memory."""
+        if type(file) is not io.StringIO:
+            raise Unkept("a csv.writer into something else than text")
+        return self._facades["csv"].writer(file, **options)
+
+    def distribution(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Make a distribution of scipy again with its parameters, as `stats.norm(5, 2)` does."""
+        return getattr(self._facades["scipy.stats"], name)(*arguments, **options)
 
     def styler(self, data: Any, options: dict[str, Any], calls: list[Any]) -> Any:
         """Make a table with its style."""

@@ -25,9 +25,17 @@ _PACKAGES: Final = (
     "pandas.plotting._matplotlib",
 )
 """The same of other packages."""
-_LIBRARIES: Final = ("seaborn.axisgrid", "seaborn.matrix", "seaborn.palettes", "sklearn")
-"""Packages of libraries that are loaded by themselves: what seaborn's grids and the models of scikit-learn consist of."""
-_LEFT_OUT: Final = ("sklearn.datasets", "sklearn.externals", "sklearn.utils._testing", "sklearn.utils.parallel")
+_LIBRARIES: Final = (
+    "seaborn.axisgrid", "seaborn.matrix", "seaborn.palettes", "seaborn._core", "seaborn._marks", "seaborn._stats", "sklearn",
+    "scipy.sparse", "scipy.stats", "scipy.optimize", "scipy.interpolate", "scipy.integrate", "scipy.spatial", "scipy._lib._bunch",
+    "scipy._lib._util", "statsmodels", "patsy", "sympy", "networkx.classes",
+)  # fmt: skip
+"""Packages of libraries that are loaded by themselves: what seaborn's grids, models, results, expressions and graphs consist of."""
+_LEFT_OUT: Final = (
+    "sklearn.datasets", "sklearn.externals", "sklearn.utils._testing", "sklearn.utils.parallel",
+    "scipy.spatial.tests", "scipy.stats.tests", "scipy.stats._continuous_distns", "scipy.stats._discrete_distns", "statsmodels.datasets", "statsmodels.tools.web", "statsmodels.tools.rng_qrng",
+    "sympy.testing", "sympy.utilities", "sympy.external", "sympy.plotting", "sympy.interactive", "sympy.printing",
+)  # fmt: skip
 _ALSO: Final = {
     "matplotlib.artist": "_stale_axes_callback",
     "matplotlib.backend_bases": "_key_handler _mouse_handler",
@@ -38,11 +46,16 @@ _ALSO: Final = {
     "matplotlib.font_manager": "FontProperties",
     "pandas.plotting._matplotlib.converter": "_daily_finder _monthly_finder _quarterly_finder _annual_finder",
     "pandas.plotting._matplotlib.timeseries": "_format_coord",
+    "networkx.classes.function": "frozen",
+    "scipy._lib.array_api_compat.numpy": "asarray",
     "sklearn.metrics._dist_metrics": "newObj",
     "sklearn.neighbors._ball_tree": "newObj",
     "sklearn.neighbors._kd_tree": "newObj",
 }
 """Functions that figures contain and that their `__reduce__` calls, and a class of a module that is left out."""
+
+
+_ARRAYS: Final = "scipy._lib.array_api_compat.numpy"
 
 
 def names() -> dict[str, Any]:
@@ -54,7 +67,47 @@ def names() -> dict[str, Any]:
     for module, also in _ALSO.items():
         held = vars(sys.modules[module]) if module in sys.modules else {}
         found |= {f"{_place(module)}:{name}": held[name] for name in also.split() if name in held}
+    if _ARRAYS in sys.modules:  # results of scipy hold it, where code does not get at it
+        found[f"{_ARRAYS}:"] = sys.modules[_ARRAYS]
     return found
+
+
+def function(owner: type, name: str, number: int) -> types.FunctionType:
+    """Return a function that a class has under a name, or, of no negative number, the one with that number among those inside it.
+
+    Raises AttributeError if there is no such function.
+    """
+    found = vars(owner).get(name)
+    found = getattr(found, "__func__", found)
+    if type(found) is types.FunctionType and type(number) is int:
+        if number < 0:
+            return found
+        inner = found.__code__.co_consts[number] if number < len(found.__code__.co_consts) else None
+        if type(inner) is types.CodeType and not inner.co_freevars:
+            return types.FunctionType(inner, found.__globals__, inner.co_name)
+    raise AttributeError(name)
+
+
+def place_of(function: types.FunctionType) -> tuple[type, str, int] | None:
+    """Return what `function` finds a function by; None of one that it does not find."""
+    if function.__closure__ or function.__defaults__ or function.__kwdefaults__:
+        return None
+    owner: Any = sys.modules.get(function.__module__)
+    outer = function.__qualname__.partition(".<locals>")[0]
+    *path, name = outer.split(".")
+    for each in path:
+        owner = getattr(owner, each, None)
+    if not path or not isinstance(owner, type):
+        return None
+    held = vars(owner).get(name)
+    held = getattr(held, "__func__", held)
+    if held is function:
+        return owner, name, -1
+    if type(held) is types.FunctionType:
+        for number, one in enumerate(held.__code__.co_consts):
+            if one is function.__code__:
+                return owner, name, number
+    return None
 
 
 def method(owner: Any, name: str) -> types.MethodType:
@@ -67,7 +120,7 @@ def method(owner: Any, name: str) -> types.MethodType:
 
 def _place(module: str) -> str:
     """Return how a name of a module begins: with the library that has to be loaded."""
-    return module if module.startswith(_LIBRARIES) else PREFIX + module
+    return module if module.startswith((*_LIBRARIES, "scipy", "networkx")) else PREFIX + module
 
 
 def _is_listed(module: str) -> bool:

@@ -18,19 +18,21 @@ import pickletools
 import re
 import sys
 import types
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pandas as pd
 from blake3 import blake3
 from msgspec import Struct
 
 from byref_sandbox.code.analysis import definitions_of
-from byref_sandbox.contents import SETTINGS, Contents, Name, Part, Path
+from byref_sandbox.contents import MAX_LAST_BYTES, SETTINGS, Contents, Last, Name, Part, Path
 from byref_sandbox.state.builders import BUILDERS, Builders
 from byref_sandbox.state.codes import Code, Codes, Unkept
-from byref_sandbox.state.known import Known
+from byref_sandbox.state.known import MATPLOTLIB, Known
 from byref_sandbox.state.reader import Reader
 from byref_sandbox.state.settings import Settings
 from byref_sandbox.state.writer import TooBig, Writer, looked_up_by
@@ -53,6 +55,7 @@ _OTHER_VERSION: Final = "kept by another version of Python or its libraries"
 _SIZED: Final = frozenset({str, bytes, bytearray, list, dict, set})
 """Types whose size says enough at no cost."""
 _SCALARS: Final = frozenset({str, bytes, int, float, complex, bool, type(None)})
+_MUTABLE: Final = frozenset({list, dict, set, bytearray, np.ndarray, deque, defaultdict, Counter, OrderedDict})
 _PLAIN: Final = frozenset(
     {str, bytes, int, float, complex, bool, tuple, frozenset, type(None), Code, np.dtype, re.Pattern, range, slice}
 )
@@ -89,7 +92,7 @@ class Graph:
         language = known.language
         self.codes = Codes(lambda text: language.compile(text, _EARLIER).code)
         self._settings = Settings(language, known.settings)
-        self._builders = Builders(language, self.codes, space, known.by_name, known.figures)
+        self._builders = Builders(language, self.codes, space, known.by_name, known.figures, known.drawn)
         self._only: frozenset[str] | None = None
         self._definitions: Collection[str] = ()
         self._unread: list[Part] = []
@@ -97,6 +100,8 @@ class Graph:
         """How each name was written that this run has read."""
         self._before: Contents | None = None
         self._exports: dict[int, Any] = {}
+        self._streams: list[_Stream] = []
+        """Those that were written."""
 
     # Reading -------------------------------------------------------------------------------------------------------------------
 
@@ -148,6 +153,15 @@ class Graph:
             self._read = {name: segment for name, segment in read.items() if name not in only}
         return {name: why for lost in found for name, why in lost.items() if name in only}
 
+    def read_last(self, last: Last) -> Any:
+        """Return the last value of the runs before. Raises Unkept, with the reason, and whatever a forged stream leads to."""
+        if last.versions != self._known.versions:
+            raise Unkept(_OTHER_VERSION)
+        if not last.body:
+            raise Unkept(last.why)
+        with _undisturbed():
+            return Reader(last.body, self._builders, (), 0, ()).read(len(last.body), last.pickles)
+
     def _read_part(
         self, part: Part, body_of: Callable[[bytes], bytes], leaf_of: Callable[[bytes], Any]
     ) -> dict[str, str]:
@@ -165,7 +179,7 @@ class Graph:
         try:
             body = body_of(part.digest)
         except LookupError as error:
-            return dict.fromkeys((name.name for name in part.names), _reason(error))
+            return dict.fromkeys((name.name for name in part.names), reason_of(error))
         if not missing:
             self._read |= _segments(part, body)
         faults = _Faults(part, body, len(given), filler, missing, self._known.by_name) if missing else None
@@ -173,12 +187,12 @@ class Graph:
             try:
                 reader = Reader(body, self._builders, given, filler, map(leaf_of, part.leaves))
             except Exception as error:  # noqa: BLE001  a forged stream may lead to anything
-                return dict.fromkeys((name.name for name in part.names), _reason(error))
+                return dict.fromkeys((name.name for name in part.names), reason_of(error))
             try:
                 failed = self._read_names(part, reader, faults, lost)
             except Exception as error:  # noqa: BLE001  a name whose stream goes on after its end is in the way of all others
                 unbound = (name.name for name in part.names if name.name not in self._space)
-                return dict.fromkeys(unbound, _reason(error)) | lost
+                return dict.fromkeys(unbound, reason_of(error)) | lost
             if failed is None:
                 return {name: why for name, why in lost.items() if name != _EXPORTS}
             # The objects that the reader has read of that name would be in its way, so another reader leaves the name out.
@@ -198,7 +212,7 @@ class Graph:
             except BaseException as error:
                 if not self._is_of_code(error):
                     raise  # a limit of the run was reached
-                lost[name.name] = _reason(error)
+                lost[name.name] = reason_of(error)
                 return number
         return None
 
@@ -261,6 +275,40 @@ class Graph:
         with _undisturbed():
             return self._write(names)
 
+    def write_last(self, value: object, names: Mapping[str, object]) -> Last:
+        """Write the last value of the run, after the session's names: a small one that shares nothing with them that can change."""
+        versions = self._known.versions
+        writer = Writer(self._known, self.codes, self._space, (), (), MAX_LAST_BYTES, has_leaves=False)
+        by_id = {
+            id(one): name for name, one in names.items() if type(one) not in _PLAIN and id(one) not in self._known.names
+        }
+        if id(value) in by_id:
+            return Last(versions, f"it is the value of {by_id[id(value)]}: use that")
+        if isinstance(value, pd.DataFrame | pd.Series) and value.size <= MAX_LAST_BYTES:
+            value = value.copy()  # without the rest of the table that it is a part of
+        with _undisturbed():
+            try:
+                _, pickles = writer.write(value)
+                self._check_apart(value, writer, by_id)
+            except Exception as error:  # noqa: BLE001  an object may be anything
+                return Last(versions, f"{reason_of(error)}: give it a name")
+        return Last(versions, "", bytes(writer.body()), pickles, sorted(writer.libraries))
+
+    def _check_apart(self, value: object, writer: Writer, by_id: Mapping[int, str]) -> None:
+        """Raise Unkept for what refers to the session's names, or may change with one: it is written by itself."""
+        if writer.programs:
+            raise Unkept("it is made of functions or classes of the code")
+        if MATPLOTLIB in writer.libraries:
+            raise Unkept("it is a part of a figure")
+        own = writer.objects()
+        if (name := next((by_id[id(one)] for one in own if id(one) in by_id), None)) is not None:
+            raise Unkept(f"it shares the value of {name}")
+        if isinstance(value, pd.DataFrame | pd.Series | pd.Index):
+            return  # what tables share is copied before it is changed
+        mutable = {id(one) for one in own if type(one) in _MUTABLE}
+        if mutable and any(id(one) in mutable for stream in self._streams for one in stream.writer.objects()):
+            raise Unkept("it is a part of a value that has a name")
+
     def _write(self, names: Mapping[str, object]) -> Written:
         values, lost = dict(names), dict[str, str]()
         for name in [*values][MAX_NAMES:]:
@@ -291,7 +339,8 @@ class Graph:
             parts.append(group.part(imports))
         if exports:
             base.append(_EXPORTS, exports)
-        return self._told([base, *groups], [base.part([]), *parts, *kept], values, lost, places)
+        self._streams = [base, *groups]
+        return self._told(self._streams, [base.part([]), *parts, *kept], values, lost, places)
 
     def _kept_as_they_are(self, names: Mapping[str, object], lost: dict[str, str]) -> tuple[list[Part], dict[int, Any]]:
         """Return the parts that were not read, and the objects of the base to which they refer."""
@@ -304,7 +353,7 @@ class Graph:
                 needed = {number: self._exports[number] for number in part.imports}
                 self._writer((), ()).write(needed)
             except Exception as error:  # noqa: BLE001  what it refers to cannot be kept any longer
-                lost |= dict.fromkeys((name.name for name in part.names), _reason(error))
+                lost |= dict.fromkeys((name.name for name in part.names), reason_of(error))
                 continue
             kept.append(part)
             exports |= needed
@@ -548,7 +597,7 @@ class _Stream:
         try:
             self.append(name, value)
         except Exception as error:  # noqa: BLE001  an object may be anything
-            return _reason(error)
+            return reason_of(error)
         return None
 
     def mutable_objects(self, known: Known) -> dict[int, object]:
@@ -688,7 +737,7 @@ def _holds(top: object, wanted: set[int]) -> bool:
     return False
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Return the reason of a loss in the words of a reply."""
     if isinstance(error, Unkept | TooBig):
         return str(error)[:_MAX_REASON_CHARS]

@@ -35,9 +35,11 @@ TAKEN_APART: Final = {
     "collections": "deque OrderedDict Counter defaultdict ChainMap UserDict UserList",
     "byref_sandbox.language.dispatching": "SingleDispatch SingleDispatchMethod",
     "byref_sandbox.language.eventloop": "Future Task",
+    "byref_sandbox.language.logs": "Filter Formatter Handler NullHandler",
     "byref_sandbox.language.executors": "Executor ThreadPoolExecutor ProcessPoolExecutor Future",
     "byref_sandbox.language.waiting": """Queue PriorityQueue LifoQueue Lock Event Semaphore BoundedSemaphore Condition Barrier
         _Waiters""",
+    "csv": "DictWriter",
     "datetime": "datetime date time timedelta timezone",
     "dateutil.relativedelta": "relativedelta",
     "dateutil.rrule": "rrule rruleset weekday",
@@ -78,6 +80,13 @@ TAKEN_APART: Final = {
     "pandas.core.groupby.generic": "DataFrameGroupBy SeriesGroupBy",
     "pandas.core.groupby.grouper": "Grouping",
     "pandas.core.groupby.ops": "BaseGrouper BinGrouper",
+    "pandas.core.resample": """DatetimeIndexResampler PeriodIndexResampler TimedeltaIndexResampler TimeGrouper
+        DatetimeIndexResamplerGroupBy PeriodIndexResamplerGroupBy TimedeltaIndexResamplerGroupBy""",
+    "pandas.core.window.ewm": "ExponentialMovingWindow ExponentialMovingWindowGroupBy",
+    "pandas.core.window.expanding": "Expanding ExpandingGroupBy",
+    "pandas.core.window.rolling": "Rolling Window RollingGroupBy",
+    "pandas.core.indexers.objects": "GroupByIndexer FixedForwardWindowIndexer VariableOffsetWindowIndexer",
+    "pandas._libs.sparse": "IntIndex BlockIndex",
     "pandas.core.internals.blocks": "NumpyBlock ExtensionBlock DatetimeLikeBlock NDArrayBackedExtensionBlock",
     "pandas.core.internals.managers": "BlockManager SingleBlockManager",
     "pandas.tseries.frequencies": "BaseOffset",
@@ -92,6 +101,7 @@ TAKEN_APART: Final = {
 
 _PARTS: Final = {
     "builtins": "iter",
+    "copyreg": "_reconstructor",
     "dateutil.tz.tz": "tzutc tzoffset",
     "functools": "reduce partialmethod cached_property _gt_from_lt _le_from_lt _ge_from_lt _ge_from_le _lt_from_le _gt_from_le",
     "functools ": "_lt_from_gt _ge_from_gt _le_from_gt _le_from_ge _gt_from_ge _lt_from_ge",
@@ -162,7 +172,7 @@ class Known:
         by_name |= {f"iterators:{type(each).__name__}": type(each) for each in iterators}
         self.taken_apart = frozenset(kind for kind in by_name.values() if isinstance(kind, type))
         """Types that are taken apart by their own `__reduce_ex__`."""
-        drawn = drawings.names() if {"matplotlib.pyplot", "sklearn"} & language._modules.facades.keys() else {}
+        drawn = drawings.names() if {"matplotlib.pyplot", *LIBRARIES} & language._modules.facades.keys() else {}
         self.drawn = frozenset(kind for kind in drawn.values() if isinstance(kind, type))
         """Classes that figures and models consist of; empty until their library is loaded."""
         self.figures = frozenset(
@@ -170,7 +180,8 @@ class Known:
         )
         """Those of figures, which hold methods of each other."""
         self.settings = settings.before()
-        self.taken_apart |= self.drawn
+        logging: Any = language._modules.facades["logging"]
+        self.taken_apart |= self.drawn | {logging.StreamHandler}
         by_name |= drawn | _found(_PARTS)
         for name, facade in language._modules.facades.items():
             by_name |= _of_facade(name, facade)

@@ -22,6 +22,7 @@ from pandas._config import config as pandas_config
 
 from byref_sandbox.code.analysis import INFERENCE
 from byref_sandbox.contents import OTHER_INFERENCE, SETTINGS
+from byref_sandbox.language.logs import Logging
 from byref_sandbox.language.policy import Language
 
 _DECIMAL: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
@@ -54,14 +55,17 @@ class Settings:
     """The settings of this process when this object was made, before any code ran."""
 
     def __init__(self, language: Language, before: Before) -> None:
-        self._set_option: Any = language._modules.facades["pandas"].set_option
-        self._before = {**before, **{name: _GROUPS[name].read() for name in _SEEDS}}
+        modules: Any = language._modules.facades
+        self._set_option: Any = modules["pandas"].set_option
+        logs = Logging(modules["logging"].root)
+        self._groups = {**_GROUPS, "logging": _Group(logs.read, logs.apply)}
+        self._before = {**before, **{name: self._groups[name].read() for name in (*_SEEDS, "logging")}}
         self._unread: dict[str, Any] = {}
 
     def changed(self) -> dict[str, Any]:
         """Return the settings that differ now, by name."""
         found = dict(self._unread)
-        for name, group in _GROUPS.items():
+        for name, group in self._groups.items():
             if name == _PANDAS and _tree() == self._before[_TREE]:
                 continue  # at a twentieth of the cost
             before, now = self._before[name], group.read()
@@ -79,7 +83,7 @@ class Settings:
 
     def apply(self, name: str, value: Any) -> None:
         """Set the values that another run has left. Raises what a library raises for a value that it does not accept."""
-        group = _GROUPS.get(name.removeprefix(SETTINGS))
+        group = self._groups.get(name.removeprefix(SETTINGS))
         if group is None:
             return
         if name == SETTINGS + "matplotlib" and "matplotlib" not in sys.modules:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import array as real_array
 import collections
 import contextlib
+import csv
 import dataclasses
 import datetime
 import enum
 import functools
 import gc
 import importlib
+import io
 import itertools
 import operator
 import pickle
@@ -29,8 +31,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from byref_sandbox.code.words import words
-from byref_sandbox.language import styles, typed
+from byref_sandbox.language import logs, styles, typed
 from byref_sandbox.language.facades import Facade, facade_name
+from byref_sandbox.state import drawings
 from byref_sandbox.state.builders import BUILDERS, FIXED, HELPERS, LAYOUTS, PAYLOADS, type_of_layout
 from byref_sandbox.state.codes import Code, Codes, Unkept
 from byref_sandbox.state.known import MATPLOTLIB, Known
@@ -133,6 +136,7 @@ class Writer(pickle.Pickler):
 
     `space` is the namespace of the code's functions. `given` are objects that the reader has as well. `perhaps` are objects to
     which nothing may refer: a reference to one of them has a number from HIGH on, which no reader understands; see `referred`.
+    Without leaves large buffers are in the stream as well.
     """
 
     def __init__(
@@ -143,9 +147,11 @@ class Writer(pickle.Pickler):
         given: Sequence[object],
         perhaps: Sequence[object],
         max_bytes: int,
+        *,
+        has_leaves: bool = True,
     ) -> None:
         self._sink = Sink(max_bytes)
-        super().__init__(self._sink, 5, buffer_callback=self._leaf)
+        super().__init__(self._sink, 5, buffer_callback=self._leaf if has_leaves else None)
         self._known, self._codes, self._space = known, codes, space
         given = (*BUILDERS.values(), *given)
         self._is_user_class = known.guards.is_user_class
@@ -225,6 +231,12 @@ class Writer(pickle.Pickler):
             return self._array(obj)
         if (reduce := _REDUCERS.get(kind)) is not None:
             return reduce(self, obj)
+        if (
+            kind.__module__ == "scipy.stats._distn_infrastructure"
+            and kind.__name__ in _DISTRIBUTIONS
+            and kind in known.drawn
+        ):
+            return self._distribution(obj)
         if kind in known.taken_apart or kind is pickle.PickleBuffer:
             return NotImplemented
         if issubclass(kind, np.generic) and kind.__module__ == "numpy":
@@ -282,6 +294,8 @@ class Writer(pickle.Pickler):
         if function.__globals__ is not self._space:
             if (builder := HELPERS.get(function.__code__)) is not None and function.__closure__ is not None:
                 return BUILDERS[builder], (function.__wrapped__,)
+            if (found := drawings.place_of(function)) is not None and found[0] in self._known.drawn:
+                return BUILDERS["library_function"], found
             raise Unkept(f"the function {function.__name__!r} of a library")
         code = function.__code__
         state: dict[str, object] = {}
@@ -475,11 +489,39 @@ class Writer(pickle.Pickler):
             self.libraries.add(MATPLOTLIB)
         return BUILDERS["styler"], styles.parts(styler)
 
+    def _csv_writer(self, writer: Any) -> Any:
+        files = [one.__self__ for one in gc.get_referents(writer) if type(one) is types.BuiltinMethodType]
+        if [type(one) for one in files] != [io.StringIO]:
+            raise Unkept("a csv.writer into something else than text")
+        options = {name: getattr(writer.dialect, name) for name in _DIALECT}
+        return BUILDERS["csv_writer"], (files[0], options)
+
+    def _distribution(self, frozen: Any) -> Any:
+        """Compiled code and functions made of text are in it, so its parameters are written."""
+        dist = frozen.dist
+        stats: Any = self._known.language._modules.facades.get("scipy.stats")
+        known = getattr(stats, str(dist.name), None)
+        if known is None or type(known) is not type(dist) or known._updated_ctor_param() != dist._updated_ctor_param():
+            raise Unkept("a distribution of scipy's stats that is not made by one of its names")
+        self.libraries.add("scipy")
+        return BUILDERS["distribution"], (dist.name, frozen.args, frozen.kwds)
+
     def _unbound(self, method: Any) -> Any:
         return BUILDERS["bound"], (method.__objclass__, method.__name__)
 
 
 _HAS_DOC: Final = 0x4000000
+_DISTRIBUTIONS: Final = ("rv_continuous_frozen", "rv_discrete_frozen")
+_DIALECT: Final = (
+    "delimiter",
+    "quotechar",
+    "escapechar",
+    "doublequote",
+    "skipinitialspace",
+    "lineterminator",
+    "quoting",
+    "strict",
+)
 _ERROR_PARTS: Final = ("__cause__", "__context__", "__suppress_context__")
 
 
@@ -580,6 +622,8 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     functools.cached_property: lambda _w, p: (BUILDERS["cached"], (p.func, p.attrname)),
     functools.partialmethod: lambda _w, p: (BUILDERS["partial_method"], (p.func, p.args, p.keywords)),
     itertools.count: Writer._count,
+    logs.Logger: lambda _w, logger: (BUILDERS["logger"], (logger.name,)),
+    type(csv.writer(io.StringIO())): Writer._csv_writer,
     styles.Styler: Writer._styler,
     functools._lru_cache_wrapper: lambda _w, f: (BUILDERS["lru"], (f.__wrapped__, f.cache_parameters())),
     re.Match: lambda _w, m: (BUILDERS["match"], (m.re, m.string, m.span(), m.pos, m.endpos)),

@@ -73,6 +73,8 @@ class State:
     """Digests of the data that the host has of names (`Bound.digest`): what is the same is not sent again."""
     definitions: tuple[str, ...] | None = None
     """Definitions of functions and classes in it that the code uses, if the host has looked for them already."""
+    last: bytes = field(default=b"", repr=False)
+    """The last value of the runs before (`Outcome.last`): `_` in this one."""
     is_foreign: bool = False
     """Another version of Python or of a library wrote it: functions and classes are defined again from their text, and all
     else is lost, unless it is given as `Data` that is `kept`."""

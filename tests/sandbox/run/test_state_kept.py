@@ -10,7 +10,7 @@ import pytest
 from remembered import Session
 
 from byref_sandbox import EXACT, Data, Limits, Outcome, Sandbox, Snapshot, State
-from byref_sandbox.contents import NO_VERSIONS, Contents, encode_contents
+from byref_sandbox.contents import NO_VERSIONS, Contents, Last, decode_last, encode_contents, encode_last
 from byref_sandbox.outcome import FOREIGN_STATE
 
 Chain = Callable[..., Outcome]
@@ -239,3 +239,88 @@ def test_random_numbers_and_patterns_go_on(chain: Chain) -> None:
     chain("rng = np.random.default_rng(7)\nfirst = rng.integers(0, 10**9)\npat = re.compile('a+', re.I)")
     wanted = chain("r = np.random.default_rng(7)\nr.integers(0, 10**9)\nr.integers(0, 10**9, 3).tolist()").value
     assert chain("[rng.integers(0, 10**9, 3).tolist(), pat.findall('xAa')]").value == [wanted, ["Aa"]]
+
+
+LAST = [
+    # Codes, each with what it gives, or a word of why the last value is not there.
+    (
+        ("41 + 1", 42),
+        ("_ + 1", 43),
+        ("x = 5", None),
+        ("_ + x", 48),
+        ("print(_)", None),
+        ("1 / 0", "division"),
+        ("_", 48),
+    ),
+    (("[1, 2]", [1, 2]), ("_.append(3)", None), ("_", [1, 2, 3]), ("sum(_)", 6)),
+    (
+        ("for _ in range(3): pass\n_", 2),
+        ("'other'", "other"),
+        ("_", 2),
+        ("del _", None),
+        ("_", "not defined"),
+        ("7", 7),
+        ("_", 7),
+    ),
+    (("pd.Series([3, 1], index=['a', 'b'])", {"a": 3, "b": 1}), ("_.sort_values().index[0]", "b"), ("_", "b")),
+    (("9", 9), ("_ = 4", None), ("_", 4), ("8", 8), ("_", 4)),
+    (("9", 9), ("del _", None), ("_", "not defined")),
+    (("t = pd.DataFrame({'a': range(90_000)})\nt.head(2).a", [0, 1]), ("len(_)", 2)),
+    (("x = [1]\nx", [1]), ("_", "the value of x: use that")),
+    (("x = {'a': [1]}\nx['a']", [1]), ("_", "part of a value that has a name: give it a name")),
+    (("x = [1]\n{'a': x}", {"a": [1]}), ("_", "shares the value of x")),
+    (("x = np.arange(5)\nx[1:3]", [1, 2]), ("_", "shares the value of x")),
+    (("class C:\n    def __repr__(self): return 'C'\nC()", "C"), ("_", "classes of the code")),
+    (("'a' * 70_000 + 'b'", "a" * 70_000 + "b"), ("len(_)", "too big")),
+    (("5", 5), ("globals()['_']", 5), ("def f(): return _\nf()", 5)),
+    (("orders[0]", {"id": 1}), ("_['id']", 1), ("orders", [{"id": 1}]), ("len(_)", 1)),
+]
+
+
+@pytest.mark.parametrize("cells", LAST, ids=[cells[-1][0] + " after " + cells[0][0][:40] for cells in LAST])
+def test_the_last_value_is_there_in_the_next_run(chain: Chain, cells: tuple[tuple[str, object], ...]) -> None:
+    for code, wanted in cells:
+        outcome = chain(code, orders=[{"id": 1}])
+        if outcome.error is not None:
+            assert str(wanted) in f"{outcome.error.message} {outcome.error.hint}", code
+        else:
+            assert outcome.value == wanted, code
+        assert "_" not in {**outcome.bound, **outcome.missed}
+        assert outcome.unkept.get("_") in (None, "deleted by the code")
+
+
+def test_the_last_value_of_another_version_or_a_damaged_one_is_told(sandbox: Sandbox) -> None:
+    session = Session(sandbox)
+    session.run("42")
+    for last, why in (
+        (encode_last(Last(NO_VERSIONS, "", b"N.", 1)), "another version"),
+        (session.last[:-20] + bytes(20), ""),
+        (encode_last(Last(decode_last(session.last).versions, "", b"cos\nsystem\n.", 1)), "could not be kept"),
+    ):
+        try:
+            outcome = sandbox.run("_", state=State((), last=last))
+        except ValueError:
+            continue
+        assert outcome.error.kind == "NameError" and why in outcome.error.hint
+
+
+def test_loggers_go_on(chain: Chain) -> None:
+    chain(
+        "import logging\nlogging.basicConfig(level=logging.INFO, format='%(levelname)s %(message)s')\n"
+        "lines = []\nclass Lines(logging.Handler):\n    def emit(self, record): lines.append(self.format(record))\n"
+        "h = Lines()\nh.setFormatter(logging.Formatter('{name}: {message}', style='{'))\n"
+        "logger = logging.getLogger('app')\nlogger.addHandler(h)\nlogger.setLevel('DEBUG')\nlogger.propagate = False"
+    )
+    outcome = chain(
+        "logger.debug('a')\nlogging.info('b')\n[lines, logging.getLogger('app') is logger, h in logger.handlers]"
+    )
+    assert outcome.error is None, outcome.error
+    assert (outcome.value, outcome.stdout) == ([["app: a"], True, True], "INFO b\n")
+    assert chain("logging.getLogger('app').info('c')\nlines").value == ["app: a", "app: c"]
+
+
+def test_a_formatter_of_an_earlier_run_reads_no_attributes(chain: Chain) -> None:
+    code = "import logging\nclass F(logging.Formatter): pass\nf = F('%(message)s')\nf._given = ('{message.__class__}', None, '{', True, None)"
+    chain(code)
+    outcome = chain("record = logging.LogRecord('n', 20, 'p', 0, 'm', None, None)\nf.format(record)")
+    assert outcome.error.kind == "NotAllowed"

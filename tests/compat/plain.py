@@ -1,0 +1,159 @@
+"""What the cells of a notebook give in a notebook's own way: one process, one namespace, and the last value of each cell is shown.
+
+`python plain.py [--ipython]` reads a notebook from each line of standard input and answers each with a line. Each is run in a
+process of its own that is forked from this one. With `--ipython` the cells are run by IPython, which is what Jupyter does.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import json
+import os
+import re
+import sys
+import tempfile
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+_PRELOADED = (
+    "pandas",
+    "numpy",
+    "matplotlib.pyplot",
+    "scipy.stats",
+    "sklearn.linear_model",
+    "seaborn",
+    "statsmodels.api",
+)
+
+
+def value_of(made: object) -> str:
+    """A last value as both sides compare it."""
+    from byref_sandbox.values import shown as showing
+
+    presented = showing.present(made)
+    return shown(presented.kind, presented.data.decode(), presented.text)
+
+
+def shown(kind: str, data: str, text: str | None) -> str:
+    """A value as both sides compare it: as data, tables also as text, without addresses in memory."""
+    return _ADDRESS.sub("0x", f"{kind} {data} {text if kind in ('dataframe', 'series') else ''}")
+
+
+class Plain:
+    """Cells in one namespace."""
+
+    def __init__(self, space: dict[str, Any]) -> None:
+        self._space = space
+        self._last: object = None
+
+    def run(self, code: str) -> object:
+        """Run a cell and return its last value."""
+        tree = ast.parse(code)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        self._execute(tree)
+        value = self._execute(ast.Expression(last.value)) if isinstance(last, ast.Expr) else None
+        if value is not None and self._space.get("_", self._last) is self._last:
+            self._space["_"] = self._last = value
+        return value
+
+    def _execute(self, tree: ast.Module | ast.Expression) -> object:
+        mode = "exec" if isinstance(tree, ast.Module) else "eval"
+        code = compile(tree, "<cell>", mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        value = eval(code, self._space)
+        return asyncio.run(value) if code.co_flags & inspect.CO_COROUTINE else value
+
+
+class InIPython:
+    """Cells in a shell of IPython."""
+
+    def __init__(self) -> None:
+        from IPython.core.interactiveshell import InteractiveShell
+
+        self._shell: Any = InteractiveShell()
+        self._shell.displayhook.write_format_data = lambda *_: None
+        self._shell.displayhook.write_output_prompt = lambda *_: None
+        self._shell.displayhook.finish_displayhook = lambda *_: None
+        self._shell.showtraceback = self._shell.showsyntaxerror = lambda *_, **__: None
+
+    def run(self, code: str) -> object:
+        """Run a cell and return its last value."""
+        result = self._shell.run_cell(code, store_history=True)
+        result.raise_error()
+        return result.result
+
+
+def cells_of(notebook: dict[str, Any], *, ipython: bool = False) -> list[list[Any]]:
+    """What each cell gives: the kind of its error or None, the printed text, the value as data and text, how many figures."""
+    from matplotlib import pyplot as plt
+
+    figures = [0]
+
+    def show(*_: object, **__: object) -> None:
+        figures[0] += len(plt.get_fignums())
+        plt.close("all")
+
+    plt.show = show  # type: ignore[assignment]
+    module = types.ModuleType("__main__")
+    if not ipython:
+        sys.modules["__main__"] = module
+    shell = InIPython() if ipython else Plain(vars(module))
+    shell.run("import numpy as np, pandas as pd")  # in a session they are always there
+    found: list[list[Any]] = []
+    for code in notebook["cells"]:
+        output, error, value = io.StringIO(), None, ""
+        figures[0] = 0
+        try:
+            with contextlib.redirect_stdout(output):
+                made = shell.run(code)
+            shows = getattr(type(made), "__module__", "").startswith("matplotlib.") and hasattr(made, "get_figure")
+            value = value_of(None if shows else made)
+        except BaseException as raised:
+            error = type(raised).__name__
+        show()
+        found.append([error, _ADDRESS.sub("0x", output.getvalue()), value, figures[0]])
+    return found
+
+
+def _child(notebook: dict[str, Any], reply: int, *, ipython: bool) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (1, 2):
+        os.dup2(null, descriptor)
+    warnings.simplefilter("ignore")
+    place = tempfile.mkdtemp()
+    os.chdir(place)
+    for name, source in notebook["files"].items():
+        path = Path(place) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(Path(source).read_bytes())
+    with os.fdopen(reply, "w") as file:
+        file.write(json.dumps(cells_of(notebook, ipython=ipython)))
+
+
+def _serve(*, ipython: bool) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    for name in _PRELOADED:
+        with contextlib.suppress(ImportError):
+            __import__(name)
+    for line in sys.stdin:
+        read_end, write_end = os.pipe()
+        if (pid := os.fork()) == 0:
+            with contextlib.suppress(BaseException):
+                os.close(read_end)
+                _child(json.loads(line), write_end, ipython=ipython)
+            os._exit(0)
+        os.close(write_end)
+        with os.fdopen(read_end) as file:
+            answers.write((file.read() or "[]") + "\n")
+            answers.flush()
+        os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    _serve(ipython="--ipython" in sys.argv)
