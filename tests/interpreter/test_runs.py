@@ -404,7 +404,7 @@ def test_what_is_cut_says_incomplete_and_how_to_go_on(stocked: Session) -> None:
     assert "characters at its end of what was printed are left out. Print less" in content
     content = ask(stocked, "\n".join(f"n_{i} = {i}" for i in range(40)))
     assert content.endswith("n_29 (integer). INCOMPLETE: 10 more are kept too: use them by name]")
-    content = ask(stocked, "\n".join(f"m_{i} = {i}" for i in range(996)))
+    content = ask(stocked, "\n".join(f"m_{i} = {i}" for i in range(1_036)))
     assert content.endswith(". INCOMPLETE: 6 more are not kept: put what belongs together in one dict]")
     assert "INCOMPLETE: over 23 more are bound: the results that made them name them" in mistake(stocked, "nosuch")
     assert stocked.ledger()[-1].tokens <= Policy().reply_tokens
