@@ -146,6 +146,23 @@ def imports(task: dict[str, Any]) -> None:
                 for name in names:
                     with contextlib.suppress(Exception):
                         importlib.import_module(name)
+        for mentioned, warm_up in _LAZY.items():
+            if mentioned in text:
+                with contextlib.suppress(Exception):
+                    warm_up()
+
+
+def _warm_faker() -> None:
+    importlib.import_module("faker").Faker()
+
+
+def _warm_spreadsheets() -> None:
+    for name in ("openpyxl", "pandas.io.formats.excel", "pandas.io.excel._openpyxl"):
+        importlib.import_module(name)
+
+
+_LAZY = {"faker": _warm_faker, "excel": _warm_spreadsheets}
+"""What tests use of libraries that import more when they are used."""
 
 
 def contexts(task: dict[str, Any]) -> list[str]:

@@ -103,7 +103,8 @@ class Disk:
         self._given = set(there)
         self._given_folders = {folder.path.lstrip("/") for folder in _folders_in(self._disk.root_dir)}
         for name in sorted(self._files.folders() - self._given_folders, reverse=True):
-            self._files.remove_folder(name, with_all=True)
+            if name in self._files.folders():  # an empty one goes with the last file below it
+                self._files.remove_folder(name, with_all=True)
         for name in self._given_folders:
             self._files.make_folder(name, exist_ok=True)
 

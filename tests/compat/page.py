@@ -35,6 +35,7 @@ def keep(folder: Path, corpus: str, found: dict[str, Any], every: int = 1) -> No
             "native": count.native,
             "language": count.passes["language"],
             "both": count.passes["both"],
+            "left_out": count.left_out,
             "misses": Counter({text: len(names) for text, names in count.misses["both"].items()}),
         }
         for group, count in found.items()
@@ -56,6 +57,7 @@ def text(folder: Path, missing: Iterable[str]) -> str:
     """The tables."""
     lines = ["", "| programs | pass in plain Python | in the language | behind both walls | |", "|---|--:|--:|--:|--:|"]
     reasons: Counter[str] = Counter()
+    left_out: list[str] = []
     where: dict[str, list[str]] = {}
     for corpus, title in TITLES.items():
         path = folder / f"{corpus}.json"
@@ -65,6 +67,13 @@ def text(folder: Path, missing: Iterable[str]) -> str:
             name += "" if count["every"] == 1 else f" (each {count['every']}th program)"
             share = count["both"] / count["native"] if count["native"] else 1.0
             lines.append(f"| {name} | {count['native']:,} | {count['language']:,} | {count['both']:,} | {share:.1%} |")
+            if found := count.get("left_out"):
+                rest = count["native"] - len(found)
+                lines.append(
+                    f"| {name}, without what needs files or raw memory | {rest:,} | {count['language']:,} | {count['both']:,} "
+                    f"| {count['both'] / rest:.1%} |"
+                )
+                left_out += found
             for reason, number in count["misses"].items():
                 told = public(reason)
                 reasons[told] += number
@@ -77,6 +86,8 @@ def text(folder: Path, missing: Iterable[str]) -> str:
             lines.append(f"| {number} | {reason} | {', '.join(where[reason])} |")
     if few:
         lines.append(f"| {len(few)} | a reason of its own each | |")
+    if left_out:
+        lines += ["", f"What needs files or raw memory: {', '.join(f'`{name}`' for name in left_out)}."]
     absent = [text.partition(":")[0] for text in missing]
     if absent:
         lines += ["", f"Not measured, because they were not to be had: {', '.join(absent)}."]

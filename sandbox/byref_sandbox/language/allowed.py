@@ -201,7 +201,6 @@ PANDAS_HINTS = {
     "read_parquet": f"Parquet cannot be read here: {_NO_TABLES_OF_BYTES}",
     "read_sql_table": "use pd.read_sql('SELECT * FROM name', connection)",
     "read_html": "html.parser.HTMLParser takes HTML apart, xml.etree.ElementTree.fromstring(text) what is well-formed",
-    "read_xml": "xml.etree.ElementTree.fromstring(text) reads XML",
     "plotting": "the numbers themselves are shown as a table",
 }
 PANDAS_READERS = ("read_csv", "read_json", "read_table", "read_fwf")

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from byref_sandbox.code.words import words
+from byref_sandbox.language.evaluation import is_variable
 from byref_sandbox.language.inspecting import is_own_frame
 from byref_sandbox.language.refusal import NotAllowed
 
@@ -89,11 +90,26 @@ def record_array(
     )
 
 
-def matrix_of_blocks(obj: Any, ldict: object = None, gdict: object = None) -> Any:
-    """`np.bmat` of lists and arrays. A text would be looked up among the variables of whoever calls."""
-    if not isinstance(obj, list | tuple | np.ndarray):
-        raise NotAllowed("np.bmat() of a text is not available", "use a list of lists")
+def matrix_of_blocks(obj: Any, ldict: Any = None, gdict: Any = None) -> Any:
+    """`np.bmat`. The names in a text are those of the dicts, else variables of the code that calls this."""
+    if isinstance(obj, str):
+        frame = sys._getframe(1)
+        if gdict is None and not is_own_frame(frame.f_globals):
+            raise NotAllowed("np.bmat() of a text must be called directly", "use a list of lists")
+        spaces = (frame.f_locals, frame.f_globals) if gdict is None else (ldict, gdict)
+        obj = [
+            [_variable(name, spaces) for name in row.replace(",", " ").split()] for row in str.__str__(obj).split(";")
+        ]
+    elif not isinstance(obj, list | tuple | np.ndarray):
+        raise TypeError(f"np.bmat() takes a text, a list or an array, not {type(obj).__name__}")
     return np.bmat(obj)
+
+
+def _variable(name: str, spaces: tuple[Any, ...]) -> Any:
+    for space in spaces:
+        if isinstance(space, dict) and is_variable(name) and name in space:
+            return space[name]
+    raise NameError(f"name {name!r} is not defined", name=name)
 
 
 def is_field(value: Any, name: str) -> bool:

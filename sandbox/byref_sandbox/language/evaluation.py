@@ -65,15 +65,33 @@ def evaluator(compile_expression: Compile, noted: dict[str, types.CodeType]) -> 
     return call
 
 
-def _text(source: object) -> str:
+def runner(compile_statements: Compile) -> Callable[[list[Any], Any], list[Callable[[], object]]]:
+    """Return what makes functions of texts of statements, for `timeit`: they share a namespace, which has the names of a dict at first.
+
+    `compile_statements` raises SyntaxError and NotAllowed.
+    """
+
+    def prepare(sources: list[Any], given: Any) -> list[Callable[[], object]]:
+        codes = []
+        for source in sources:
+            with shallow():
+                codes.append(compile_statements(_text(source, "timeit")))
+        frame, _ = _own_frame()
+        space = _space({} if given is None else given, frame.f_globals)
+        return [functools.partial(eval, code, space) for code in codes]
+
+    return prepare
+
+
+def _text(source: object, function: str = "eval") -> str:
     if isinstance(source, bytes):
         source = source.decode()
     if not isinstance(source, str):
-        raise TypeError("eval() arg 1 must be a string or bytes")
+        raise TypeError(f"{function}() arg 1 must be a string or bytes")
     text = str.__str__(source).lstrip(" \t")
     if len(text) > MAX_CHARS:
         hint = "json.loads() and ast.literal_eval() parse data"
-        raise NotAllowed(f"eval() takes at most {MAX_CHARS:,} characters, not {len(text):,}", hint)
+        raise NotAllowed(f"{function}() takes at most {MAX_CHARS:,} characters, not {len(text):,}", hint)
     return text
 
 

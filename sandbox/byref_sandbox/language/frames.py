@@ -29,10 +29,10 @@ def is_function_name(name: str) -> bool:
     return type(getattr(np, name, None)) is not types.ModuleType
 
 
-_PATH_ARGUMENTS = ("path_or_buf", "buf", "path", "excel_writer", "filepath_or_buffer", "io")
+_PATH_ARGUMENTS = ("path_or_buffer", "path_or_buf", "buf", "path", "excel_writer", "filepath_or_buffer", "io")
 
 
-_PACKED = ("to_csv", "to_json", "read_csv", "read_json", "read_table")
+_PACKED = ("to_csv", "to_json", "read_csv", "read_json", "read_table", "read_xml")
 """Methods that compress by the ending of a file's name."""
 
 
@@ -104,6 +104,21 @@ def reader(files: Files, function: Callable[..., Any], name: str) -> Callable[..
         return function(file, *arguments, **options)
 
     call.__name__ = function.__name__
+    return call
+
+
+def xml_reader(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `read_xml`, by the parser of Python: that of another package would look up entities and style sheets in files."""
+
+    @functools.wraps(function)
+    def call(source: Any, *arguments: Any, parser: object = None, **options: Any) -> Any:
+        for name in ("stylesheet", "iterparse", "storage_options"):
+            if options.pop(name, None) is not None:
+                raise NotAllowed(f"read_xml({name}=...) is not available", "leave it out")
+        if isinstance(xpath := options.get("xpath"), str) and xpath.startswith("//"):
+            options["xpath"] = f".{str.__str__(xpath)}"  # that parser begins at an element
+        return function(source, *arguments, parser="etree", **options)
+
     return call
 
 

@@ -206,8 +206,11 @@ def _pandas(guards: Guards, modules: Modules, files: Files) -> None:
     )
     exposed["testing"] = modules.add("pandas.testing", public(pd.testing, PANDAS_CHECKS))
     exposed["arrays"] = modules.add("pandas.arrays", public(pd.arrays, _listed(pd.arrays)))
+    of_core = modules.add("pandas.core.arrays", vars(exposed["arrays"]))  # where documentation imports them from
+    exposed["core"] = modules.add("pandas.core", {"arrays": of_core})
     for name in PANDAS_READERS:
         exposed[name] = frames.reader(files, getattr(pd, name), f"pd.{name}")
+    exposed["read_xml"] = frames.reader(files, frames.xml_reader(pd.read_xml), "pd.read_xml")
     for name in PANDAS_QUERIES:
         exposed[name] = frames.query(getattr(pd, name))
     exposed["MultiIndex"] = guards.replace(pd.MultiIndex, make=arrays.multi_index, kind=FullStandInMeta)

@@ -33,7 +33,7 @@ _INSTEAD = {
     "polars dask modin pyspark vaex cudf pyarrow": "use pandas",
     "pickle marshal shelve dill cloudpickle dbm": "use json or copy.deepcopy(); names assigned at top level are kept by themselves",
     "openpyxl xlrd xlsxwriter docx PyPDF2 pypdf": _FILES,
-    "yaml": "there is no parser of YAML here: take its lines apart with re and str.split(), or have the tool return JSON",
+    "yaml": f"PyYAML is {_NOT_INSTALLED}: take its lines apart with re and str.split(), or have the tool return JSON",
     "toml": "use json or tomllib",
     "bs4 lxml": "use html.parser.HTMLParser, xml.etree.ElementTree.fromstring() or re",
     "orjson ujson simplejson": "use json",

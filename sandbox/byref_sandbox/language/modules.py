@@ -37,8 +37,9 @@ from byref_sandbox.language.paths import path_class
 from byref_sandbox.language.patterns import regex_names
 from byref_sandbox.language.readers import reader_names
 from byref_sandbox.language.refusal import NotAllowed
-from byref_sandbox.language.signatures import inspect_names, timeit_names
+from byref_sandbox.language.signatures import Prepare, inspect_names, timeit_names
 from byref_sandbox.language.system import system_names
+from byref_sandbox.language.yamls import yaml_names
 
 _real_csv_reader = _csv.reader
 MAX_RECURSION = 50_000
@@ -59,10 +60,11 @@ def public(module: types.ModuleType, listed: Iterable[str] | None = None) -> dic
 class Modules:
     """Facades of the standard library by import name; numpy and pandas are added to them."""
 
-    def __init__(self, guards: Guards, files: Files) -> None:
+    def __init__(self, guards: Guards, files: Files, prepare: Prepare) -> None:
         self.facades: dict[str, Facade] = {}
         self._guards = guards
         self._files = files
+        self._prepare = prepare
         sys.modules.setdefault(GENERATED_MODULE, types.ModuleType(GENERATED_MODULE))
         vars(csv)["reader"] = _csv_reader  # DictReader and Sniffer find it there
         own = self._functions() | self._classes() | self._of_files()
@@ -78,6 +80,8 @@ class Modules:
         self.add("asyncio", waiting.names(), hints=HINTS["asyncio"])
         # Notebooks ask it to let loops run inside of loops, which they may here.
         self.add("regex", regex_names(vars(self.facades["re"])))
+        with contextlib.suppress(ImportError):
+            self.add("yaml", yaml_names(), importlib.import_module("yaml"))
         self.add("nest_asyncio", {"apply": lambda loop=None: None})
         self.add("concurrent.futures", executors.names())
         logger = self._guards.replace(logs.Logger, "use logging.getLogger(name)")
@@ -205,7 +209,7 @@ class Modules:
             },
             "array": {"array": typed.array},
             "inspect": inspect_names(self._guards),
-            "timeit": timeit_names(),
+            "timeit": timeit_names(self._prepare),
         }
 
     def _of_files(self) -> dict[str, dict[str, object]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import io
 import types
 import warnings
@@ -16,7 +17,7 @@ from byref_sandbox.code.source import TOO_DEEP, parsed, strip_dollars
 from byref_sandbox.language import copying, eventloop, hints, libraries, names, science, styles, transformer
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.builtin_names import safe_builtins
-from byref_sandbox.language.evaluation import evaluator
+from byref_sandbox.language.evaluation import evaluator, runner
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.files import BinaryFile, Files, TextFile
 from byref_sandbox.language.guards import Guards
@@ -79,7 +80,7 @@ class Language:
         self.files = Files()
         """The files that the running code reads and writes."""
         copying.install(self._guards)
-        self._modules = Modules(self._guards, self.files)
+        self._modules = Modules(self._guards, self.files, runner(_compiled_statements))
         libraries.install(self._guards, self._modules, self.files)
         styles.install(self._guards, self._modules)
         self._guards.stand_ins.update(
@@ -270,8 +271,20 @@ def _compiled(source: str, filename: str, mode: Literal["exec", "eval"]) -> tupl
 
 def _compiled_expression(source: str) -> types.CodeType:
     """Return the code of an expression for `eval`; raise SyntaxError and NotAllowed."""
+    return _compiled_text(source, "eval")
+
+
+def _compiled_statements(source: str) -> types.CodeType:
+    """Return the code of statements for `timeit`; raise SyntaxError and NotAllowed."""
+    code = _compiled_text(source, "exec")
+    if code.co_flags & inspect.CO_COROUTINE:
+        raise SyntaxError("'await' outside function")
+    return code
+
+
+def _compiled_text(source: str, mode: Literal["exec", "eval"]) -> types.CodeType:
     try:
-        return _compiled(source, EVALUATED, "eval")[0]
+        return _compiled(source, EVALUATED, mode)[0]
     except Refused as refused:
         raise NotAllowed(refused.failure.message, refused.failure.hint or "") from None
     except TOO_DEEP:

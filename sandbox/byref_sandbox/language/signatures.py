@@ -94,41 +94,44 @@ def inspect_names(guards: Guards) -> dict[str, object]:
     }
 
 
-def timeit_names() -> dict[str, object]:
-    """Return the names of `timeit`, which measures functions."""
+Prepare = Callable[[list[Any], Any], list[Callable[[], object]]]
+"""Makes functions of texts of statements, in a namespace of the names of a dict; raises SyntaxError and NotAllowed."""
 
-    def once(stmt: Any, setup: Any, timer: Callable[[], float], number: int) -> float:
-        if isinstance(stmt, str) or (isinstance(setup, str) and setup != "pass"):
-            raise NotAllowed(
-                "timeit() of a text is not available", "pass a function: timeit.timeit(lambda: f(x), number=100)"
-            )
-        if callable(setup):
-            setup()
-        began = timer()
-        for _ in range(number):
-            stmt()
-        return timer() - began
+
+def timeit_names(prepare: Prepare) -> dict[str, object]:
+    """Return the names of `timeit`, which measures functions, and statements of the language."""
 
     class Timer:
-        """Measures a function."""
+        """Measures a function, or statements given as a text."""
 
         def __init__(
             self, stmt: Any = "pass", setup: Any = "pass", timer: Any = time.perf_counter, globals: object = None
         ) -> None:
-            self._given = (stmt, setup, timer)
+            texts = [each for each in (setup, stmt) if isinstance(each, str)]
+            made = iter(prepare(texts, globals))
+            self._setup, self._work = (next(made) if isinstance(each, str) else each for each in (setup, stmt))
+            if not callable(self._setup) or not callable(self._work):
+                raise ValueError("stmt is neither a string nor callable")
+            self._timer = timer
 
         def timeit(self, number: int = 1_000_000) -> float:
             """Return the seconds that so many calls take."""
-            return once(*self._given, operator.index(number))
+            self._setup()
+            work, count, began = self._work, operator.index(number), self._timer()
+            for _ in range(count):
+                work()
+            return self._timer() - began  # type: ignore[no-any-return]
 
         def repeat(self, repeat: int = 5, number: int = 1_000_000) -> list[float]:
             """Return the same, several times."""
             return [self.timeit(number) for _ in range(repeat)]
 
-        def autorange(self) -> tuple[int, float]:
+        def autorange(self, callback: Callable[[int, float], object] | None = None) -> tuple[int, float]:
             """Return how many calls take a fifth of a second or more, and how long they take."""
             number = 1
             while (taken := self.timeit(number)) < 0.2:
+                if callback is not None:
+                    callback(number, taken)
                 number *= 2
             return number, taken
 
@@ -141,7 +144,7 @@ def timeit_names() -> dict[str, object]:
         number: int = 1_000_000,
         globals: object = None,
     ) -> float:
-        return Timer(stmt, setup, timer).timeit(number)
+        return Timer(stmt, setup, timer, globals).timeit(number)
 
     def repeat(
         stmt: Any = "pass",
@@ -151,6 +154,6 @@ def timeit_names() -> dict[str, object]:
         number: int = 1_000_000,
         globals: object = None,
     ) -> list[float]:
-        return Timer(stmt, setup, timer).repeat(repeat, number)
+        return Timer(stmt, setup, timer, globals).repeat(repeat, number)
 
     return {"Timer": Timer, "timeit": timeit, "repeat": repeat}

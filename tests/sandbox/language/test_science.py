@@ -69,6 +69,8 @@ WORKS: dict[str, list[tuple[str, str]]] = {
         ("from statsmodels.stats.outliers_influence import variance_inflation_factor\nround(variance_inflation_factor(np.array([[1.0, 2], [1, 3], [1, 5]]), 1), 2)", "np.float64(1.0)"),
     ],
     "sympy": [
+        ("from sympy import symbols, solve\nx = symbols('x')\nsorted(round(float(s), 2) for s in solve(2.5 * x**2 + 3.7 * x - 8.31, x))", "[-2.71, 1.23]"),
+        ("import sympy\nsympy.nsimplify(4.242640687119286), sympy.nsimplify(3.14159265358979, [sympy.pi])", "(3*sqrt(2), pi)"),
         ("import sympy as sp\nx, y = sp.symbols('x y')\nsp.solve(x ** 2 - 4, x), sp.diff(sp.sin(x), x), sp.integrate(x, (x, 0, 2)), sp.Matrix([[1, 2], [3, 4]]).det()", "([-2, 2], cos(x), 2, -2)"),
         ("from sympy import sympify, Rational, S, latex\nfrom sympy.abc import x\nsympify('x**2 + sin(x)').subs(x, 0), S('1/3') + Rational(2, 3), latex(x ** 2)", "(0, 1, 'x^{2}')"),
         ("from sympy import lambdify, symbols, sin\nx = symbols('x')\nlambdify(x, sin(x) + 1)(np.zeros(2)).tolist(), lambdify(x, x + 1, 'math')(1), lambdify(x, x ** 2, [{'sin': np.sin}, 'numpy'])(3)", "([1.0, 1.0], 2, 9)"),

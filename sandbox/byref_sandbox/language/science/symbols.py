@@ -79,11 +79,24 @@ _DRAWING = words("plot plot_parametric plot_implicit plot3d plot3d_parametric_li
 def mpmath(given: Given) -> Names:
     """Put the walls of mpmath up: methods of its contexts that evaluate text, draw, or read."""
     contexts = importlib.import_module("mpmath")
-    for name in words("identify findpoly_ plot cplot splot runtests load_zeta_zeros"):
+    for name in words("findpoly_ plot cplot splot runtests load_zeta_zeros"):
         for context in (contexts.mp, contexts.fp, contexts.iv):
             if hasattr(type(context), name):
                 setattr(type(context), name, refused(f"mpmath.{name}()", "leave it out"))
+    patch("mpmath.identification", "IdentificationMethods.identify", _of_numbers)
     return {}
+
+
+def _of_numbers(real: Any) -> Any:
+    """Have `identify` take constants as a dict of numbers, as sympy gives them: names of constants would be evaluated."""
+
+    @functools.wraps(real)
+    def identify(ctx: Any, x: Any, constants: Any = (), *arguments: Any, **options: Any) -> Any:
+        if constants and type(constants) is not dict:
+            raise NotAllowed("mpmath.identify() takes constants as a dict of numbers", "{'pi': mpmath.pi}")
+        return real(ctx, x, dict(constants), *arguments, **options)
+
+    return identify
 
 
 def warm_sympy() -> None:
