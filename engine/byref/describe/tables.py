@@ -56,7 +56,8 @@ class Table:
     node: Node
     """What is known of its records."""
     ids: Mapping[int, str] = field(default_factory=dict)
-    """For arrays on the way to it, by the number of their step in the path: the member that tells their items apart, if one does."""
+    """For arrays on the way to it, by the number of their step in the path: the member that tells the items of one array apart, if
+    one does."""
 
     @property
     def is_one(self) -> bool:
@@ -151,7 +152,7 @@ def _is_record(node: Node) -> bool:
 
 
 def _ids(value: object, path: Path, place: _Place | None) -> dict[int, str]:
-    """Return for each array on a path the member of its items that is another one in each, if there is one and they are few."""
+    """Return for each array on a path the member of its items that tells them apart, if there is one and they are few."""
     nodes: list[Node] = []
     while place is not None:
         nodes.insert(0, place.node)
@@ -161,18 +162,26 @@ def _ids(value: object, path: Path, place: _Place | None) -> dict[int, str]:
     for at, (step, node) in enumerate(zip(path, nodes[1:], strict=False)):
         if any(type(one) is Rows for one in values):
             return found
-        values = list(islice(_stepped(values, step), _MANY_ITEMS + 1))
+        above, values = values, list(islice(_stepped(values, step), _MANY_ITEMS + 1))
         if len(values) > _MANY_ITEMS:
             return found
         if step is ITEM and node.kinds == OBJECT:
-            for name in _IDS:
-                member = node.members.get(name)
-                if member is None or member.kinds not in (STRING, INTEGER) or name not in (node.required or ()):
-                    continue
-                if len({one[name] for one in values}) == len(values):
-                    found[at] = name
-                    break
+            arrays = [one for one in above if type(one) is list]
+            name = _id_among(node, [values]) or _id_among(node, arrays)
+            if name is not None:
+                found[at] = name
     return found
+
+
+def _id_among(node: Node, arrays: Sequence[Sequence[Any]]) -> str | None:
+    """Return the member that each record has and that is another one in each record of an array; the best one, or None."""
+    for name in _IDS:
+        member = node.members.get(name)
+        if member is None or member.kinds not in (STRING, INTEGER) or name not in (node.required or ()):
+            continue
+        if all(len({record[name] for record in records}) == len(records) for records in arrays):
+            return name
+    return None
 
 
 def _stepped(values: Sequence[Any], step: str | Each) -> Iterator[Any]:
