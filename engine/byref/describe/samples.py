@@ -17,18 +17,20 @@ _LEVELS: Final = 40
 """Maximum levels of nesting that are read."""
 _PLACES: Final = 2_000
 """Maximum places of one level that are read."""
-_PLACE: Final = 15_000
+_PLACE: Final = 8_000
 """Work for any place, in nanoseconds, however few values it has."""
-_VALUE: Final = 200
+_VALUE: Final = 100
 """Work for each value that is sampled."""
 _FETCHED: Final = 100
 """Work for each member that is fetched from its object, which is seldom in the processor's cache."""
 _PASSED: Final = 15
 """Work for each item of an array, or value of a map, that is passed on."""
-_LEAST, _MOST = 32, 256
+_LEAST, _MOST = 24, 256
 """Minimum and maximum values in a sample, unless there are fewer."""
 _FEWEST: Final = 3
 """Records that are read as columns; fewer are only passed through."""
+_OVER: Final = 2
+"""How many times its share of the work an object of many members may take; the rest of its members is left out."""
 _SHARE: Final = 0.6
 """Share of the work that is left which one level may take; the levels below get the rest."""
 
@@ -139,7 +141,10 @@ def _found(place: Place, share: float, work: Work) -> Iterator[Place]:
         some, sample = _spread(objects, most, place.sample, place.path)
         scale = place.total / len(place.values) * len(objects) / len(some)
         single = len(some) < _FEWEST
+        least = work.left - _OVER * share
         for key, member in node.members.items():
+            if work.left < least:
+                break
             if single:
                 column = [one[key] for one in some if key in one and type(one[key]) in CONTAINERS]
                 work.left -= _VALUE

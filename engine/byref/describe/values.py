@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import isfinite
+from math import isfinite, log10
 from typing import Any, Final
 
 from byref.describe.formats import epoch, first_words, format_of
 from byref.describe.joins import Keys, joins
 from byref.describe.jsontext import encodable
 from byref.describe.nodes import Node
-from byref.describe.paths import ITEM, Each, Path, written
+from byref.describe.paths import ITEM, KEY, Each, Path, written
 from byref.describe.rows import Rows
 from byref.describe.samples import Place, Sample, Work, places
 
@@ -29,8 +29,10 @@ _MOST_WORK: Final = 40_000_000
 """Nanoseconds of work for even the largest value."""
 _WORK_PER_BYTE: Final = 0.6
 """Nanoseconds of work for each byte of the text: `orjson.loads` takes 3 to 10, and all work is to take at most 0.3 of that."""
-_SAMPLING: Final = 0.4
+_SAMPLING: Final = 0.55
 """Share of the work that samples may take."""
+_SAID: Final = 10_000
+"""Work for each column of which something is said, however few its values are."""
 _SEEN: Final = 120
 """Work for each value of a column of which something is said."""
 _LOOKED_UP: Final = 50
@@ -53,10 +55,16 @@ _CHARS: Final = 40
 """Maximum characters of a value that is stated; a longer one is cut."""
 _WORD: Final = 36
 """Strings of which one has more characters are rather ids or URLs than words."""
+_LONG: Final = 40
+"""Characters of an id or digest. If strings have more, all that are looked at, they are URLs or prose: nothing is said of them."""
 _PROSE: Final = 120
 """Strings of more characters, on the average of some, are prose: they are not counted."""
 _LARGEST: Final = 10**18
 """Numbers of a greater amount are ids, or hostile; their range is not stated."""
+_UNSEEN: Final = 1.6
+"""How much more a fact is worth if no value is shown that it is about."""
+_AGAIN: Final = 0.6
+"""What a fact is worth if there is a better one of the same name at another place."""
 _SAME: Final = 2
 """Places whose keys are said to be those of one map; of more, each would say the same."""
 _FIELDS: Final = 4
@@ -82,8 +90,8 @@ _KEY_NAMES: Final = re.compile(
 )
 """Names of columns by which records are found."""
 
-# What facts are worth. Of those at the top, code that does not know them is wrong, or has to look first.
-_MIXED: Final = 9.0
+# What facts are worth. Of those at the top, code that does not know them is wrong, or has to look first. That types are mixed
+# is seen in the schema, too.
 _FORMATS: Final[Mapping[str, float]] = {"number": 9.0, "digits": 6.0, "time": 5.0}
 _FEW_WORDS: Final = 8.0
 _EPOCH: Final = 8.0
@@ -93,6 +101,7 @@ _FIRST_WORDS: Final = 7.0
 _UNIQUE: Final = 5.0
 _BLANKS: Final = 4.0
 _MANY_WORDS: Final = 4.0
+_MIXED: Final = 4.0
 _RANGE: Final = 4.0
 _LENGTHS: Final = 3.0
 _BOOLEANS: Final = 3.0
@@ -111,6 +120,8 @@ class Fact:
     stated: Stated
     worth: float
     """How telling it is; more is better."""
+    count: float = 0.0
+    """The values, or keys, that it is about; estimated if it is of a sample."""
     of_keys: bool = False
     """Whether it is about the keys of the maps at the path, not about values."""
     sample: Sample | None = None
@@ -132,6 +143,26 @@ def values(value: object, node: Node, *, size: int) -> list[Fact]:
     reading = _Reading(size)
     reading.read(value, node)
     return reading.facts()
+
+
+def beside(facts: Iterable[Fact], shown: object) -> list[Fact]:
+    """Return the facts in the order in which they tell most beside a part of the value that is shown.
+
+    A fact tells more of values of which none is shown, or only null and empty ones.
+    """
+    return sorted(facts, key=lambda fact: -fact.worth * (1.0 if _is_shown(shown, fact.path) else _UNSEEN))
+
+
+def _is_shown(shown: Any, path: Path) -> bool:
+    """Tell whether one of the values at a path is shown, and is neither null nor empty."""
+    if not path:
+        return shown is not None and shown not in ("", [], {})
+    step, below = path[0], path[1:]
+    if type(shown) is list:
+        return step is ITEM and any(_is_shown(one, below) for one in shown if not below or type(one) in (dict, list))
+    if type(shown) is not dict or step is ITEM:
+        return False
+    return any(_is_shown(one, below) for one in shown.values()) if step is KEY else _is_shown(shown.get(step), below)
 
 
 def listed(facts: Iterable[Fact]) -> dict[str, Any]:
@@ -194,7 +225,9 @@ class _Column:
             stated = None
         if more:
             stated = ", ".join([*([_text(stated)] if stated is not None else []), *more])
-        return None if stated is None else Fact(self.place.path, stated, self.worth, sample=self.sample)
+        return (
+            None if stated is None else Fact(self.place.path, stated, self.worth, self.place.total, sample=self.sample)
+        )
 
 
 class _Reading:
@@ -215,6 +248,7 @@ class _Reading:
         for place in places(value, node, self._work):
             if len(place.values) >= _FEWEST and (said := _said(place, place.values, place.sample)) is not None:
                 self._columns[place.path] = said
+                self._work.left -= _SAID
             if place.node.rest is not None and len(place.node.members) < len(place.node.rest_keys):
                 self._see_keys(place)
             elif place.node.required is not None and len(place.node.required) == len(place.node.members) >= _FIELDS:
@@ -232,7 +266,13 @@ class _Reading:
         """Return the facts, the most telling first."""
         facts = [fact for _, fact in self._keys.values() if fact is not None]
         facts += (fact for column in self._columns.values() if (fact := column.fact()) is not None)
-        return sorted(facts, key=lambda fact: -_rank(fact))
+        facts = sorted((replace(fact, worth=_rank(fact)) for fact in facts), key=lambda fact: -fact.worth)
+        # What stands at several places under one name is mostly the same.
+        seen: Counter[Path] = Counter()
+        for at, fact in enumerate(facts):
+            facts[at] = replace(fact, worth=fact.worth * _AGAIN ** seen[fact.path[-2:]])
+            seen[fact.path[-2:]] += 1
+        return sorted(facts, key=lambda fact: -fact.worth)
 
     def _complete(self, column: _Column) -> _Column:
         """Return the column with all of its values that are in memory, or as it is if they take too much work."""
@@ -260,12 +300,20 @@ class _Reading:
         if len(keys) < _FEWEST:
             return
         is_whole = place.sample is None
-        found = Keys(place.path, keys, known.keys() if is_whole else None, place.path, True, maps if is_whole else None)
+        # If maps differ in their keys, a value among these is none of a certain map.
+        is_one = all(len(one) == len(known) for one in maps)
+        distinct = known.keys() if is_whole and is_one else None
+        found = Keys(place.path, keys, distinct, place.path, True, maps if is_whole else None)
         form = format_of(keys) if "" not in known else None
         stated = None if form is None else form.stated.removeprefix("text of ")
         if stated is None and len(keys) <= 2 * _FEW and len(text := ", ".join(map(_word, keys))) <= _LISTED:
             stated = text
-        fact = None if stated is None else Fact(place.path, stated, _KEYS, of_keys=True, sample=place.sample)
+        worth = _KEYS if is_one else _KEYS / 2
+        fact = (
+            None
+            if stated is None
+            else Fact(place.path, stated, worth, sum(map(len, maps)), of_keys=True, sample=place.sample)
+        )
         self._keys[place.path] = found, fact
 
     def _unique(self) -> list[_Column]:
@@ -307,7 +355,7 @@ class _Reading:
             if same is not None and said[same.path] < _SAME:
                 said[same.path] += 1
                 stated = f"= keys of {written(same.path)}"
-                self._keys[one.path] = one, Fact(one.path, stated, _JOIN, of_keys=True)
+                self._keys[one.path] = one, Fact(one.path, stated, _JOIN, len(one.values), of_keys=True)
         for join in joins(keys):
             target = written(join.target.path)
             if join.target.is_of_maps:
@@ -319,7 +367,10 @@ class _Reading:
                     continue
                 stated = f"= {target}" if join.is_equal else f"in {target}"
                 sample = self._columns[path].sample if path in self._columns else None
-                self._keys[path] = join.source, Fact(path, stated, _JOIN, of_keys=True, sample=sample)
+                self._keys[path] = (
+                    join.source,
+                    Fact(path, stated, _JOIN, len(join.source.values), of_keys=True, sample=sample),
+                )
                 continue
             column = self._complete(self._columns[path])
             if column.sample is None or set(column.present) <= (join.target.distinct or set()):
@@ -372,8 +423,8 @@ def _say_texts(column: _Column, texts: Sequence[str]) -> None:
     if not texts:
         column.say("always ''", _CONSTANT)
         return
-    first = texts[:: -(-len(texts) // 16)]
-    if sum(map(len, first)) <= _PROSE * len(first):
+    first = texts[:: -(-len(texts) // 8)]
+    if min(map(len, first)) <= _LONG and sum(map(len, first)) <= _PROSE * len(first):
         counts = _few(texts)
         form = format_of(texts) if counts is None or len(counts) > _FEW_NUMBERS else None
         if form is not None:
@@ -410,7 +461,7 @@ def _say_numbers(column: _Column, numbers: Sequence[Any], *, has_floats: bool) -
     if has_floats and not _is_finite(numbers):
         finite = [number for number in numbers if type(number) is int or isfinite(number)]
         column.rest.append(f"not finite {len(numbers) - len(finite):,}")
-        column.worth = _MIXED
+        column.worth = _EPOCH
         numbers = finite
     if not numbers:
         return
@@ -479,7 +530,10 @@ def _is_finite(numbers: Sequence[float]) -> bool:
 def _rank(fact: Fact) -> float:
     """Return how much a fact tells for its length."""
     length = len(fact.stated) if isinstance(fact.stated, str) else 16
-    return fact.worth * _weight(fact.path) * (0.8 if fact.sample else 1.0) / (1 + length / _LISTED)
+    weight = 0.75 ** (len(fact.path) - 1) if fact.of_keys else _weight(fact.path)
+    # Of a few values, a preview shows about as much.
+    weight *= min(0.4 + 0.2 * log10(max(fact.count, 1.0)), 1.0)
+    return fact.worth * weight * (0.8 if fact.sample else 1.0) / (1 + length / _LISTED)
 
 
 def _weight(path: Path) -> float:

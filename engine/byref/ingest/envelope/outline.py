@@ -16,7 +16,7 @@ from byref.content import Block
 from byref.describe.example import Example, example
 from byref.describe.jsontext import compact
 from byref.describe.tables import tables
-from byref.describe.values import Fact, listed
+from byref.describe.values import Fact, beside, listed
 from byref.ingest.envelope.base import (
     ROUNDS,
     Brief,
@@ -86,17 +86,19 @@ class _OutlineBuilder(Builder):
 
     def _share(self, room: int) -> None:
         """Divide a room in tokens between the values, the shape and the example."""
-        self._values, used = self._said(min(int(room * _VALUES_SHARE), _MOST_OF_VALUES))
-        room -= used
+        _, reserved = self._said(self._facts, min(int(room * _VALUES_SHARE), _MOST_OF_VALUES))
+        room -= reserved
         self._shape, used, is_whole = self._shaped(max(int(room * _SCHEMA_SHARE), 4))
         self._example = self._exampled(room - used)
         left = room - used - (0 if self._example is None else self._example.tokens)
         if not is_whole and left > room // 16:
             self._shape, used, _ = self._shaped(used + left)
+        shown = None if self._example is None else self._example.value
+        self._values, _ = self._said(beside(self._facts, shown), reserved)
 
-    def _said(self, budget: int) -> tuple[dict[str, Any], int]:
+    def _said(self, facts: Sequence[Fact], budget: int) -> tuple[dict[str, Any], int]:
         """Return what is said of values in at most this many tokens, and its tokens."""
-        facts, low, high = self._facts, 0, len(self._facts)
+        low, high = 0, len(facts)
         found: tuple[dict[str, Any], int] = {}, 0
         while low < high:
             middle = (low + high + 1) // 2
