@@ -133,17 +133,46 @@ def _ours(given: dict[str, Any]) -> Iterator[Place]:
         yield of_node(outline.of_schema(schema))
     if "preview" in given:
         yield of_value(given["preview"])
-    values = given.get("values")
-    for path, said in values.items() if isinstance(values, dict) else ():
+    for written, said, _ in statements(given.get("values") or {}):
+        is_value = not isinstance(said, str) or re.match(r"null \d|unique|'' |empty |\d+ to \d+ items", said) is None
         try:
-            steps = parsed(path)
+            steps = parsed(written.removeprefix(KEYS))
         except ValueError:
             continue
         root = place = Place()
         for step in steps:
             place = place.of_items() if step == ITEM else place.of_each() if step == KEY else place.member(step)
-        place.examples.append(said)
+        if written.startswith(KEYS):
+            place = place.of_each()
+        place.examples += [said] if is_value else []
         yield root
+
+
+KEYS = "keys of "
+SAMPLE = re.compile(r", of a sample of ([\d,]+)$")
+
+
+def statements(values: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
+    """What `values` says: the path, with `keys of` before it if it is about keys, the statement, and whether of a sample."""
+    for place, said in values.items():
+        sample = SAMPLE.search(place)
+        path = place[: sample.start()] if sample else place
+        for name, statement in said.items() if isinstance(said, dict) else (("", said),):
+            written = _below(path, name) if name else path
+            yield (
+                written,
+                statement,
+                sample is not None or (isinstance(statement, str) and bool(SAMPLE.search(statement))),
+            )
+
+
+def _below(path: str, name: str) -> str:
+    """A name below a table: a path, or a key that needs no quotes there."""
+    if name.startswith(KEYS):
+        return f"{KEYS}{_below(path, name.removeprefix(KEYS))}"
+    if name.startswith("[") or '"' in name or re.fullmatch(r"[\w.\[\]*]+", name):
+        return f"{path}{name}" if name.startswith("[") else f"{path}.{name}"
+    return f'{path}."{name}"'
 
 
 def of_node(node: outline.Node) -> Place:

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from benchmarks.envelopes.places import Path, parsed
+from benchmarks.envelopes.places import KEYS, SAMPLE, Path, parsed, statements
 
-KEYS = "keys of "
-SAMPLE = re.compile(r", of a sample of ([\d,]+)$")
 WORD = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^,'\"]+?"
 COUNTED = re.compile(rf"({WORD}) ([\d,]*\d)(?=, |$)")
 UNITS = {"s": 1, "ms": 1_000, "µs": 1_000_000}
@@ -22,24 +20,9 @@ At = Callable[[Any, Path], list[Any]]
 
 def untruths(values: dict[str, Any], source: Any, at: At) -> Iterator[str]:
     """Each statement that is not true, or that cannot be understood; `at` returns all values of a path."""
-    for place, said in values.items():
-        sample = SAMPLE.search(place)
-        path = place[: sample.start()] if sample else place
-        for name, statement in said.items() if isinstance(said, dict) else (("", said),):
-            written = (
-                (f"{KEYS}{path}.{name[len(KEYS) :]}" if name.startswith(KEYS) else _joined(path, name))
-                if name
-                else path
-            )
-            if (reason := _reason(written, statement, source, at, is_sample=sample is not None)) is not None:
-                yield f"values: {written}: {statement!r}: {reason}"
-
-
-def _joined(path: str, name: str) -> str:
-    """A name below a table: a path, or a key that needs no quotes there."""
-    if name.startswith(("[", "*", '"')) or re.fullmatch(r"[\w.\[\]*]+", name):
-        return f"{path}{'' if name.startswith('[') else '.'}{name}"
-    return f"{path}.{name}" if re.match(r'[\w.\[\]*]*"', name) else f'{path}."{name}"'
+    for written, statement, is_sample in statements(values):
+        if (reason := _reason(written, statement, source, at, is_sample=is_sample)) is not None:
+            yield f"values: {written}: {statement!r}: {reason}"
 
 
 def _reason(written: str, said: Any, source: Any, at: At, *, is_sample: bool) -> str | None:
