@@ -60,8 +60,8 @@ def of_schema(schema: Any) -> Node:
 
 
 def read(text: str) -> Node:
-    """What an outline says; ValueError if it is none."""
-    return _Reader(text).whole()
+    """What an outline says, the empty one nothing; ValueError if it is none."""
+    return _Reader(text).whole() if text else Node()
 
 
 class _Reader:

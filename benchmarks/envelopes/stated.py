@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.envelopes.places import KEYS, SAMPLE, Path, parsed, statements
 
-WORD = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^,'\"]+?"
+WORD = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\s,'\"][^,'\"]*?"
 COUNTED = re.compile(rf"({WORD}) ([\d,]*\d)(?=, |$)")
 UNITS = {"s": 1, "ms": 1_000, "µs": 1_000_000}
 At = Callable[[Any, Path], list[Any]]

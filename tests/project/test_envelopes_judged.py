@@ -192,6 +192,95 @@ def test_each_false_statement_beside_the_outline_is_found(changed: dict[str, obj
     assert len(untrue.untruths(envelope(**changed), DATA)) == 1
 
 
+ROWS = {
+    "agents": {"ie": {"v": 1}, "edge": {"v": 2}},
+    "rows": [
+        {
+            "n": n,
+            "state": ("open", "paid", "", None)[n % 4],
+            "at": f"2024-01-{n + 1:02}T10:00:00Z",
+            "ts": 1_700_000_000 + n * 86_400,
+            "price": f"${n + 1}.50",
+            "code": f"{n:05}",
+            "agent": ("ie", "edge")[n % 2],
+            "tags": ["a"] * (n % 3),
+            "mixed": (n, f"x{n}", None)[n % 3],
+            "is_new": n < 3,
+            "level": f"{'yna'[n % 3]} #{n}",
+            "one": "EUR",
+            "by": dict.fromkeys(("ie", "edge"), n),
+            "a b": n / 8,
+        }
+        for n in range(12)
+    ],
+}
+TRUE = {
+    "n": [0, 11],
+    "state": "open 3, paid 3, '' 3, null 3",
+    "at": "times 2024-01-01 to 2024-01-12, unique",
+    "ts": "epoch s, 2023-11-14 to 2023-11-25",
+    "price": "text of numbers, $1.50 to $12.50",
+    "code": "text of 5 digits, unique",
+    "agent": "ie 6, edge 6, in keys of agents",
+    "tags": "0 to 2 items, empty 4",
+    "tags[]": "always a",
+    "mixed": "num 4, str 4, null 4",
+    "is_new": "false 9, true 3",
+    "level": "first words: y 4, n 4, a 4",
+    "one": "always EUR",
+    "keys of by": "= keys of agents",
+    "a b": "0.0 to ~1.375",
+}
+
+
+def test_true_statements_about_values_are_found_true() -> None:
+    assert untrue.untruths(json.dumps({"values": {"rows[]": TRUE, "keys of agents": "ie, edge"}}), ROWS) == []
+    samples = {
+        "rows[], of a sample of 5": {"state": "open 2, paid 1", "n": [2, 9]},
+        "rows[].one": "EUR 5, of a sample of 5",
+    }
+    assert untrue.untruths(json.dumps({"values": samples}), ROWS) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("n", [0, 12]),
+        ("state", "open 4, paid 3"),
+        ("state", "open 3, null 2"),
+        ("state", "open 3, draft 1"),
+        ("at", "times 2024-01-01 to 2024-01-13"),
+        ("ts", "epoch ms, 2023-11-14 to 2023-11-25"),
+        ("price", "text of numbers, $1.50 to $9.50"),
+        ("code", "text of 6 digits"),
+        ("agent", "unique"),
+        ("agent", "in rows[].state"),
+        ("tags", "1 to 2 items"),
+        ("tags", "empty 5"),
+        ("mixed", "num 5"),
+        ("is_new", "always false"),
+        ("level", "first words: y 4, n 8"),
+        ("one", "always USD"),
+        ("keys of by", "ie, opera"),
+        ("a b", "0.0 to ~1.3"),
+        ("nothing", "always a"),
+        ("one", "something else"),
+    ],
+)
+def test_each_false_statement_about_values_is_found(name: str, said: object) -> None:
+    assert len(untrue.untruths(json.dumps({"values": {"rows[]": {name: said}}}), ROWS)) == 1
+
+
+def test_values_that_are_stated_are_examples_where_they_stand() -> None:
+    known = places.read(
+        json.dumps({"schema": "", "values": {"rows[]": {"n": [0, 11], "mixed": "null 4", "a b": "~1 to ~2"}}}), "{"
+    )
+    question = Question("", "", ("rows[].n", "rows[].mixed", 'rows[]."a b"', "rows[].code"))
+    found = oracle.shown(known, question)
+    assert found.missing == ("rows[].code",)
+    assert found.bare == ("rows[].mixed",)
+
+
 def test_a_program_names_only_keys_that_its_writer_could_see() -> None:
     program = "sum(row['id'] for row in users if 'mail' in row and row.get('secret') and row['at']['said'])"
     assert judging.unseen_keys(program, envelope(), "Who is said to …?") == ["secret"]
