@@ -6,6 +6,7 @@ would hand to a pool of threads is put on the thread that asks.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import io
@@ -81,6 +82,7 @@ def warm(language: Any) -> None:
     methods = importlib.import_module("pandas.core.methods")  # which ones there are differs between versions
     for name in (*_MODULES, *(f"{methods.__name__}.{part.name}" for part in pkgutil.iter_modules(methods.__path__))):
         importlib.import_module(name)
+    ast.unparse(ast.Constant(1))  # newer versions of Python load what it takes then
     pyarrow.set_cpu_count(1)
     pyarrow.set_io_thread_count(1)
     _group_on_this_thread(pyarrow.lib)
