@@ -67,6 +67,13 @@ INSIDE: dict[str, tuple[Any, list[tuple[str, int]]]] = {
         {"hosts": [{"name": str(n), "disks": {f"/dev/{n}{d}": {"gb": d, "used": n} for d in "abc"}} for n in range(8)]},
         [("hosts[]", 8), ("hosts[].disks.*", 24)],
     ),
+    "a map of few beside maps of many": (
+        {
+            f"{name}/{name}": {"name": name, "releases": {f"{v}": {"at": "x", "by": 1} for v in versions}}
+            for name, versions in {"a": range(40), "b": range(50), "c": range(60), "d": ["preview"]}.items()
+        },
+        [("*.releases.*", 151), ("*", 4)],
+    ),
     "null arrays": (
         {"orders": [{"id": n, "lines": rows(2) if n % 2 else None} for n in range(10)]},
         [("orders[]", 10), ("orders[].lines[]", 10)],

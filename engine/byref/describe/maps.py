@@ -39,8 +39,25 @@ def _as_map(node: Node) -> Node:
         if node.is_single or key not in required or looks_like_data(key):
             kinds = member.kinds & ~NULL
             alike[NUMBER if kinds and not kinds & ~(INTEGER | NUMBER) else kinds].append(key)
-    folded = [key for kinds, keys in alike.items() if _are_data(node, kinds, keys) for key in keys]
+    folded = [
+        key
+        for kinds, keys in alike.items()
+        for key in (keys if _are_data(node, kinds, keys) else [key for key in keys if _is_one_more(node, key)])
+    ]
     return fold(node, folded) if folded else node
+
+
+def _is_one_more(node: Node, key: str) -> bool:
+    """Tell whether a member, an array or object, is one more value of the map whose other keys were folded while reading.
+
+    It was not folded then because it is of a map with few keys, or because its key is in most of several maps.
+    """
+    rest, member = node.rest, node.members[key]
+    while rest is not None and rest.kinds & ~NULL == member.kinds & ~NULL == ARRAY and member.items is not None:
+        rest, member = rest.items, member.items
+    if rest is None or not rest.kinds & ~NULL == member.kinds & ~NULL == OBJECT:
+        return False
+    return 2 * len(member.members.keys() & rest.members.keys()) > len(member.members)
 
 
 def fold(node: Node, keys: Sequence[str]) -> Node:
