@@ -228,10 +228,10 @@ def test_facts_of_samples_are_true_of_some_values() -> None:
 
 
 def test_no_value_is_twice_in_a_sample() -> None:
-    for count in (257, 300, 329, 511, 512, 5_000):
+    for count in (97, 120, 191, 192, 193, 5_000):
         (root, items) = places({"x": list(range(count))}, infer({"x": list(range(count))}).node, Work(1e9))
         assert root.path == ("x",) and items.sample is not None
-        assert len(set(items.values)) == len(items.values) == items.sample.count == 256
+        assert len(set(items.values)) == len(items.values) == items.sample.count == 96
         assert max(items.values) > 0.98 * count
 
 

@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from typing import Any, Final, TypeAlias
 
 from byref.describe.maps import as_map
-from byref.describe.nodes import Node
+from byref.describe.nodes import NULL, OBJECT, Node
 from byref.describe.paths import ITEM, KEY, Path, Step
 from byref.describe.rows import Rows
 
@@ -25,14 +25,18 @@ _FETCHED: Final = 100
 """Work for each member that is fetched from its object, which is seldom in the processor's cache."""
 _PASSED: Final = 15
 """Work for each item of an array, or value of a map, that is passed on."""
-_LEAST, _MOST = 24, 256
+_LEAST, _MOST = 24, 96
 """Minimum and maximum values in a sample, unless there are fewer."""
+_DIGEST: Final = 32
+"""Characters of the shortest digest."""
 _FEWEST: Final = 3
 """Records that are read as columns; fewer are only passed through."""
-_OVER: Final = 2
+_OVER: Final = 4
 """How many times its share of the work an object of many members may take; the rest of its members is left out."""
-_SHARE: Final = 0.6
+_SHARE: Final = 0.5
 """Share of the work that is left which one level may take; the levels below get the rest."""
+_LARGEST: Final = 0.1
+"""Share of the work that is left which one place may take, though its level has many: those with most values come first."""
 
 
 class Work:
@@ -119,10 +123,11 @@ def places(value: object, node: Node, work: Work) -> Iterator[Place]:
     level = [Place((), as_map(node), [value], None, 1.0)]
     for _ in range(_LEVELS):
         below: list[Place] = []
-        for at, place in enumerate(level[:_PLACES]):
+        level = sorted(level, key=lambda place: -place.total)[:_PLACES]
+        for at, place in enumerate(level):
             if work.left <= 0:
                 return
-            share = work.left * _SHARE / (min(len(level), _PLACES) - at)
+            share = work.left * max(_SHARE / (len(level) - at), _LARGEST)
             for found in _found(place, share, work):
                 if any(type(one) in CONTAINERS for one in found.values):
                     below.append(found)
@@ -150,13 +155,13 @@ def _found(place: Place, share: float, work: Work) -> Iterator[Place]:
                 work.left -= _VALUE
                 if not column:
                     continue
-            elif _is_url(some[0].get(key)) and _is_url(some[-1].get(key)):
-                work.left -= _VALUE  # URLs are many, and nothing is said of them
+            elif member.kinds == NULL or all(_is_mute(key, one.get(key)) for one in (some[0], some[-1])):
+                work.left -= _VALUE
                 continue
             else:
                 column = [one[key] for one in some if key in one]
             if column:
-                work.left -= _cost(column)
+                work.left -= _cost(column, member)
                 yield Place((*place.path, key), as_map(member), column, sample, scale * len(column), place)
         if node.rest is not None:
             path = (*place.path, KEY)
@@ -165,7 +170,7 @@ def _found(place: Place, share: float, work: Work) -> Iterator[Place]:
             work.left -= _PASSED * len(whole)
             shown, sample = _spread(whole, most, place.sample, path)
             if shown:
-                work.left -= _cost(shown)
+                work.left -= _cost(shown, node.rest)
                 yield Place(path, as_map(node.rest), shown, sample, total, place)
     if len(objects) < len(place.values) and node.items is not None:
         path, sample = (*place.path, ITEM), place.sample
@@ -176,15 +181,22 @@ def _found(place: Place, share: float, work: Work) -> Iterator[Place]:
         total = place.total / len(place.values) * len(items)
         shown, sample = _spread(items, most, sample, path)
         if shown:
-            work.left -= _cost(shown)
+            work.left -= _cost(shown, node.items)
             yield Place(path, as_map(node.items), shown, sample, total, place)
 
 
-def _is_url(value: object) -> bool:
-    return type(value) is str and value.startswith(("http://", "https://"))
+def _is_mute(key: str, value: object) -> bool:
+    """Tell whether nothing is said of values like this: URLs and digests, of which some outputs have many."""
+    if type(value) is not str:
+        return False
+    if value.startswith(("http://", "https://")):
+        return True
+    return len(value) >= _DIGEST and value.isalnum() and not key.lower().endswith("id")
 
 
-def _cost(column: Sequence[Any]) -> float:
+def _cost(column: Sequence[Any], node: Node) -> float:
+    if not node.kinds & ~(NULL | OBJECT):
+        return _PLACE / 2 + _PASSED * len(column)  # it is only passed through
     return _PLACE + _VALUE * len(column) if len(column) >= _FEWEST else _VALUE
 
 

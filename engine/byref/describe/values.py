@@ -23,11 +23,11 @@ from byref.describe.paths import ITEM, KEY, Each, Path, written
 from byref.describe.rows import Rows
 from byref.describe.samples import Place, Sample, Work, places
 
-_LEAST_WORK: Final = 1_000_000
+_LEAST_WORK: Final = 1_300_000
 """Nanoseconds of work for even the smallest value."""
 _MOST_WORK: Final = 40_000_000
 """Nanoseconds of work for even the largest value."""
-_WORK_PER_BYTE: Final = 0.6
+_WORK_PER_BYTE: Final = 0.5
 """Nanoseconds of work for each byte of the text: `orjson.loads` takes 3 to 10, and all work is to take at most 0.3 of that."""
 _SAMPLING: Final = 0.55
 """Share of the work that samples may take."""
@@ -65,6 +65,8 @@ _UNSEEN: Final = 1.6
 """How much more a fact is worth if no value is shown that it is about."""
 _AGAIN: Final = 0.6
 """What a fact is worth if there is a better one of the same name at another place."""
+_MANY_SAMPLED: Final = 64
+"""A smaller sample says little of the rest."""
 _SAME: Final = 2
 """Places whose keys are said to be those of one map; of more, each would say the same."""
 _FIELDS: Final = 4
@@ -533,7 +535,9 @@ def _rank(fact: Fact) -> float:
     weight = 0.75 ** (len(fact.path) - 1) if fact.of_keys else _weight(fact.path)
     # Of a few values, a preview shows about as much.
     weight *= min(0.4 + 0.2 * log10(max(fact.count, 1.0)), 1.0)
-    return fact.worth * weight * (0.8 if fact.sample else 1.0) / (1 + length / _LISTED)
+    if fact.sample is not None:
+        weight *= 0.8 if fact.sample.count >= _MANY_SAMPLED else 0.5
+    return fact.worth * weight / (1 + length / _LISTED)
 
 
 def _weight(path: Path) -> float:

@@ -39,7 +39,7 @@ _LISTING_SHARE: Final = 0.25
 """Share of the budget for the names of variables; further variables are only counted."""
 _VALUES_SHARE: Final = 0.25
 """Maximum share of the tokens that the fixed parts leave for what is said of values."""
-_MOST_OF_VALUES: Final = 180
+_MOST_OF_VALUES: Final = 150
 """Maximum tokens of what is said of values: what says most comes first, and soon the rest says little."""
 _OMITTED: Final = 16
 """Tokens reserved for `omitted`."""
