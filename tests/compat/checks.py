@@ -132,8 +132,8 @@ def described(error: BaseException) -> str:
 
 
 def imports(task: dict[str, Any]) -> None:
-    """Import what the tests of a task import: inside the jail nothing can be read any more."""
-    for text in (task["test"],) if task["test"] else ():
+    """Import what a task and its tests import: inside the jail nothing can be read any more, and the tests may get modules of the task's."""
+    for text in (task["test"], task["code"]) if task["format"] == "unittest" else (task["test"],):
         with contextlib.suppress(SyntaxError):
             for node in ast.walk(ast.parse(text)):
                 names = (

@@ -27,6 +27,15 @@ class _Written:
         """Nothing is remembered."""
 
 
+class _OnDisk(databases._Connection):
+    """A real connection whose blocks end with a commit, as those of the tests do."""
+
+    def __exit__(self, *error: Any) -> Any:
+        ended = super().__exit__(*error)
+        self.flush()
+        return ended
+
+
 class Disk:
     """What tests read and write as files on a disk are the files of the language while its code runs, and the other way round."""
 
@@ -65,7 +74,7 @@ class Disk:
             name = str(database).lstrip("/")
             if name == ":memory:":
                 return real(database, *arguments, **options)
-            made = real(":memory:", factory=databases._Connection)
+            made = real(":memory:", factory=_OnDisk)
             if self._disk.exists(f"/{name}") and (data := self._disk.get_object(f"/{name}").byte_contents):
                 made.deserialize(data)
             made.files, made.key = _Written(self._write), name

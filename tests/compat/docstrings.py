@@ -32,7 +32,7 @@ from byref_sandbox.code.libraries import LIBRARIES
 from byref_sandbox.language.policy import Language, Refused
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
-_UNINITIALISED = re.compile(r"\bempty(_like)?\(")
+_UNINITIALISED = re.compile(r"\bempty(_like)?\(|\bndarray\(shape=")
 _REASONS = (
     ("needs files", r"no files|to_parquet|read_parquet|No such file"),
     ("needs another package", r"No module named|packages? is not installed|pyarrow"),

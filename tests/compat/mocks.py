@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import sqlite3
 import sys
 import types
 from collections.abc import Iterator
@@ -19,7 +20,12 @@ class Mocks:
         self._before: dict[int, list[tuple[dict[str, Any], str, Any]]] = {}
 
     def follow(self) -> None:
-        """From now on, in this process."""
+        """From now on, in this process. Tests that hand over a database in memory get one of the language's."""
+        if (sqlite := self._facades.get("sqlite3")) is not None:
+            real, ours = sqlite3.connect, sqlite["connect"]
+            sqlite3.connect = lambda database, *given, **options: (  # type: ignore[assignment]
+                (ours if database == ":memory:" else real)(database, *given, **options)
+            )
         kind: Any = mock._patch  # type: ignore[attr-defined]
         enter, leave = kind.__enter__, kind.__exit__
 

@@ -214,5 +214,12 @@ PYARROW_TYPES = words("""null bool_ int8 int16 int32 int64 uint8 uint16 uint32 u
     binary large_binary date32 date64 time32 time64 timestamp duration decimal128 decimal256 list_ large_list struct map_ dictionary
     field DataType Field""")
 """Only types: arrays of Arrow give out their memory by address."""
-TABULATE = words("tabulate tabulate_formats simple_separated_format SEPARATING_LINE")
+WHERE_INSTALLED = {
+    "tabulate": words("tabulate tabulate_formats simple_separated_format SEPARATING_LINE"),
+    "natsort": words(
+        "natsorted realsorted index_natsorted index_realsorted natsort_keygen natsort_key order_by_index ns"
+    ),
+    "texttable": words("Texttable"),
+}
+"""Packages of pure Python that were read: these names of them reach nothing but what they are given."""
 PANDAS_OPTIONS = ("set_option", "get_option", "reset_option", "option_context")

@@ -80,6 +80,7 @@ class _Connection(sqlite3.Connection):
     """A real connection in memory, and whether one of its statements runs."""
 
     busy = False
+    is_closed = False
     key: str | None = None
     """The name of the run's file that has its content."""
     files: Files
@@ -114,11 +115,14 @@ class _Connection(sqlite3.Connection):
             self.files.write(self.key, self.serialize() if pages else b"")
 
     def close(self) -> None:
+        if self.is_closed:
+            return
         if self.in_transaction:
             self.rollback()
         self.flush()
         self.files.forget(self)
         self._close()
+        self.is_closed = True
 
     def __del__(self) -> None:
         """Close what code left open: newer versions of Python warn of it."""

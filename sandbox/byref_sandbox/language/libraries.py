@@ -33,7 +33,7 @@ from byref_sandbox.language.allowed import (
     PANDAS_QUERIES,
     PANDAS_READERS,
     PYARROW_TYPES,
-    TABULATE,
+    WHERE_INSTALLED,
 )
 from byref_sandbox.language.arrayfiles import array_file_names, tofile
 from byref_sandbox.language.expressions import expression_method
@@ -57,8 +57,9 @@ def install(guards: Guards, modules: Modules, files: Files) -> None:
     _no_metaclass()
     _numpy(guards, modules, files)
     _pandas(guards, modules, files)
-    with contextlib.suppress(ImportError):  # it was uninstalled: pandas says so when it is needed
-        modules.add("tabulate", public(importlib.import_module("tabulate"), TABULATE))
+    for name, listed in WHERE_INSTALLED.items():
+        with contextlib.suppress(ImportError):
+            modules.add(name, public(importlib.import_module(name), listed))
     hints = dict.fromkeys(["array", "table", "Table", "compute", "parquet", "csv"], "use pandas")
     modules.add("pyarrow", public(pyarrow, PYARROW_TYPES), hints=hints)
     guards.wrappers.update(dict.fromkeys(names.TEXT_METHODS, functools.partial(frames.text_method, files)))

@@ -54,6 +54,9 @@ def scipy(given: Given) -> Names:
     stats = importlib.import_module("scipy.stats")
     given.guards.bases.update((stats.rv_continuous, stats.rv_discrete))
     transforms = importlib.import_module("scipy.fftpack")
+    importlib.import_module(
+        "pandas.core.arrays.sparse.scipy_sparse"
+    )  # which `Series.sparse.to_coo` would import in the run
     return {
         "scipy.sparse": {name: getattr(sparse, name) for name in ("spmatrix", "sparray") if hasattr(sparse, name)},
         "scipy.fftpack": {name: getattr(transforms, name) for name in _TRANSFORMS if hasattr(transforms, name)},

@@ -1,4 +1,4 @@
-"""`yaml` of the language, where PyYAML is installed: plain values in both directions, and no objects of classes that a text names."""
+"""Packages that are there where they are installed: `yaml` for plain values in both directions, `natsort`, `texttable`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pytest
 
 from byref_sandbox.language.policy import Language
 
-pytest.importorskip("yaml")
+for _name in ("yaml", "natsort", "texttable"):
+    pytest.importorskip(_name)
 
 
 def run(language: Language, code: str) -> Any:
-    return language.run(language.compile(f"import yaml\n{code}"), {}, io.StringIO()).value
+    return language.run(language.compile(f"import yaml, natsort, texttable\n{code}"), {}, io.StringIO()).value
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,13 @@ def run(language: Language, code: str) -> Any:
         ("with open('f.yml', 'w') as file:\n    yaml.safe_dump([1], file)\nyaml.full_load(open('f.yml'))", [1]),
         ("yaml.safe_dump_all([1, 2])", "1\n--- 2\n...\n"),
         ("try:\n    yaml.safe_load('[')\nexcept yaml.YAMLError as error:\n    line = error.problem_mark.line\nline", 0),
+        ("natsort.natsorted(['a10', 'a2', 'A1'], alg=natsort.ns.IGNORECASE)", ["A1", "a2", "a10"]),
+        ("sorted(['a10', 'a2'], key=natsort.natsort_keygen())", ["a2", "a10"]),
+        (
+            "pd.DataFrame({'t': ['a10', 'a2']}).sort_values('t', key=natsort.natsort_keygen())['t'].tolist()",
+            ["a2", "a10"],
+        ),
+        ("t = texttable.Texttable()\nt.add_rows([['a', 'b'], [1, 2.5]])\nt.draw().count('+')", 9),
         ("pd.Series(['{a: 1}']).apply(yaml.safe_load).tolist()", [{"a": 1}]),
     ],
 )
@@ -60,6 +68,17 @@ def test_plain_values_are_read_and_written(language: Language, code: str, value:
         "yaml.dump(1, Dumper=str)",
         "yaml.dump(1, open)",
         "yaml.dump(1, tags={})",
+        "natsort.natsort_keygen().func.__globals__",
+        "natsort.natsorted(['a'], key='__class__')",
+        "natsort.os_sorted(['a'])",
+        "natsort.utils",
+        "natsort.natsort.platform",
+        "natsort.ns.LOCALE.__class__.__init__.__globals__",
+        "texttable.sys",
+        "texttable.Texttable().draw.__func__.__globals__",
+        "texttable.Texttable()._fmt_auto",
+        "texttable.Texttable.draw = print",
+        "class T(texttable.Texttable): pass",
         "yaml.safe_load.__globals__",
         "yaml.YAMLError.__init__.__globals__",
         "class R:\n    def read(self, size=-1):\n        return 'a'\nyaml.safe_load(R())",
