@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Sequence
+from itertools import chain
 from typing import Any, Final, Literal, NamedTuple
 
+_MANY: Final = 32
+"""An object with more values that are objects is a map, as different as they are."""
+_FEW: Final = 4
 KEY_COLUMN: Final = "key"
 """The column with the keys of a map, in the table of its records."""
 
@@ -59,18 +64,21 @@ def _below(above: dict[str, Any], value: object, step: Every) -> list[tuple[dict
 
 
 def is_map_of_records(value: object) -> bool:
-    """Tell whether an object's keys are data and its values records: all are objects, and most of their keys are common ones.
+    """Tell whether an object's keys are data and its values records: all are objects, and they are many, or alike.
 
     `{"ann": {"age": 7}, "bob": {"age": 8}}` is such a map, `{"user": {"name": "ann"}, "address": {"city": "Rome"}}` is none.
+    Records are alike if each key is in two of them on the average, if most of their members have common keys, or if there are
+    four or more, all with one key in common.
     """
     if type(value) is not dict or len(value) < 2 or not all(type(record) is dict for record in value.values()):
         return False
-    counts: dict[str, int] = {}
-    for record in value.values():
-        for key in record:
-            counts[key] = counts.get(key, 0) + 1
+    counts = Counter(chain.from_iterable(value.values()))
+    if not counts or len(value) > _MANY:
+        return bool(counts)
+    members = sum(counts.values())
     common = sum(count for count in counts.values() if 2 * count > len(value))
-    return 2 * common > sum(counts.values())
+    in_all = len(value) >= _FEW and max(counts.values()) == len(value)
+    return 2 * len(counts) <= members or 2 * common > members or in_all
 
 
 def records_of(value: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:

@@ -82,6 +82,11 @@ MAPS: dict[str, tuple[Any, bool]] = {
     "empty records": ({"ann": {}, "bob": {}}, False),
     "mixed": ({"ann": {"age": 7}, "bob": 8}, False),
     "lists": ({"a": [1], "b": [2]}, False),
+    "many, each of its own": ({f"k{n}": {f"m{n}": n} for n in range(33)}, True),
+    "some, each of its own": ({f"k{n}": {f"m{n}": n} for n in range(32)}, False),
+    "one in common": ({f"k{n}": {"id": n, f"m{n}": n, f"o{n}": n} for n in range(4)}, True),
+    "one in common, of few": ({f"k{n}": {"id": n, f"m{n}": n, f"o{n}": n} for n in range(3)}, False),
+    "half in common": ({"a": {"x": 1, "y": 1}, "b": {"x": 1, "y": 2}}, True),
     "few in common": ({"a": {"id": 1, "x": 1, "y": 2}, "b": {"id": 2, "z": 1, "w": 2}}, False),
 }
 
