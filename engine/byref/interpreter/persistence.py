@@ -34,6 +34,8 @@ MAX_NAMES = 1_000
 """Maximum names that one run leaves for the next."""
 MAX_SNAPSHOTS = 20
 """Maximum snapshots of a state: of so many runs that ended while another one went on."""
+AT_ONCE = f"more than {MAX_SNAPSHOTS} runs at once have bound names"
+"""Why the names of the earliest of them are lost."""
 RESULT_NAME = "result"
 WENT = "its data expired, or was deleted, while the code ran"
 _ROWS, _VALUES = 200, 100
@@ -330,6 +332,7 @@ def _commit_state(
     new = {name: Entry(row, "", state.shown.get(name, b"")) for name, row in {**state.rows, **rows}.items()}
     new |= {name: Entry(0, what) for name, what in left.named.items()}
     is_alone = now.digest == state.before.digest
+    beyond: dict[str, str] = {}
     entries = {name: one for name, one in {**before.entries, **new}.items() if name not in left.dropped}
     if is_alone:
         there = decode_contents(state.contents).names()
@@ -337,7 +340,10 @@ def _commit_state(
         snapshots = [Snapshot(state.contents)]
     else:
         snapshots = [*before.snapshots, Snapshot(state.contents, sorted(new))][-MAX_SNAPSHOTS:]
-    lost = {name: why for name, why in {**before.lost, **_reasons(left)}.items() if name not in new}
+        there = decode_contents(snapshots[0].contents).names().union(*(one.names for one in snapshots[1:]))
+        beyond = dict.fromkeys((name for name in entries if name not in there), AT_ONCE)
+        entries = {name: one for name, one in entries.items() if name not in beyond}
+    lost = {name: why for name, why in {**before.lost, **beyond, **_reasons(left)}.items() if name not in new}
     names.write_blobs(connection, tenant=scope.tenant, session_row=scope.row, blobs=state.blobs, step=step)
     if is_alone:
         names.forget_blobs(connection, scope.row, {*blobs_of(decode_contents(state.contents).parts)})
