@@ -38,7 +38,6 @@ from byref.tools.record import Tool
 from byref.tools.render import render
 from byref.usage import is_count
 from byref_sandbox import NO_BOUNDARY, Sandbox, SandboxUnavailable, probe
-from byref_sandbox.code.checking import check_all
 
 logger = logging.getLogger("byref")
 
@@ -398,6 +397,8 @@ def _checked_modules(modules: Sequence[str], interpreter: object) -> tuple[str, 
         return ()
     if interpreter is not None:
         raise ConfigurationError(f"modules={shown(modules)}: the interpreter that you gave has modules of its own")
+    from byref_sandbox.code.checking import check_all  # only those who ask for modules need it
+
     try:
         return check_all(modules)
     except (TypeError, ValueError) as error:

@@ -112,10 +112,16 @@ def _pytz() -> Any:
         pytz: Any = importlib.import_module("pytz")
     except ImportError:
         return None
-    stored = {}
-    for name in pytz.all_timezones:
-        with pytz.open_resource(name) as file:
+    stored: dict[str, bytes] = {}
+    read = pytz.open_resource
+
+    def is_stored(name: str) -> bool:
+        with contextlib.suppress(OSError), read(name) as file:
             stored[name] = file.read()
+        return name in stored
+
+    pytz.resource_exists = is_stored  # it is asked for each name, once
+    list(pytz.all_timezones), list(pytz.common_timezones)
     pytz.country_timezones._fill()
     pytz.country_names._fill()
 

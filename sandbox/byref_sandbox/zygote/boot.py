@@ -32,6 +32,7 @@ def zygote(order_descriptor: int, without: str, modules: str) -> NoReturn:
     code may import; both are separated by commas.
     """
     started = time.monotonic()
+    gc.disable()  # it would look through all that is imported again and again; what is garbage goes at the end
     jail = _begin(without)
     # Moved to a low number: the host's may lie beyond the limit of descriptors that `_begin` has just set.
     orders = socket.socket(fileno=os.dup(order_descriptor))
@@ -73,7 +74,6 @@ def zygote(order_descriptor: int, without: str, modules: str) -> NoReturn:
     gc.collect()
     give_back_memory()
     gc.freeze()
-    gc.disable()
     # A fork copies the calling thread alone. A lock that another thread held would stay locked in every run, so the host is told
     # how many threads there are, and tests hold it to one.
     threads = sum(1 for _ in Path("/proc/self/task").iterdir())

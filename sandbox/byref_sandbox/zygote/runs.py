@@ -11,7 +11,7 @@ import functools
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -53,14 +53,20 @@ class Runs:
         """What a stream names: made once, before the processes are forked that read one."""
         self._store = store
 
-    def rehearse(self) -> None:
-        """In a standby: do what runs do, and, where this session has big tables, what runs over tables do.
+    def rehearsals(self) -> Iterator[None]:
+        """In a standby: do what runs do, and, where this session has big tables, what runs over tables do, step by step.
 
-        All that is left of it are memory pages of the process's own.
+        All that is left of it are memory pages of the process's own, so a run that comes in between need not wait for the rest.
         """
         _be_no_zygote("byref:standby")
+        yield
+        self._rehearse(_ANYTHING, keeps=False)
+        yield
         has_tables = self._store is not None and self._store.has_big_tables
-        request = wire.Request("code", _OVER_TABLES if has_tables else _ANYTHING, _TERMS)
+        self._rehearse(_OVER_TABLES if has_tables else _ANYTHING, keeps=True)
+
+    def _rehearse(self, source: str, *, keeps: bool) -> None:
+        request = wire.Request("code", source, _TERMS, keeps=keeps)
         body = self._prepare(_REQUESTS.decode(msgspec.msgpack.encode(request)), {})
         for frame in body(worker.Captured(_TERMS.stdout_bytes)):
             wire.pack(frame)

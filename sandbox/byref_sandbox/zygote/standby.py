@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
 import msgspec
@@ -64,8 +65,11 @@ class Standby:
         os.kill(self.pid, signal.SIGKILL)
 
 
-def fork(keep: Sequence[int], rehearse: Callable[[], None], work: Work) -> Standby:
-    """Fork a standby that keeps the descriptors in `keep`, calls `rehearse`, and waits for its run; raise OSError."""
+def fork(keep: Sequence[int], rehearse: Callable[[], Iterable[None]], work: Work) -> Standby:
+    """Fork a standby that keeps the descriptors in `keep`, rehearses and waits for its run; raise OSError.
+
+    `rehearse` returns the steps, of which no further one is begun once the run is there.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
     try:
@@ -81,7 +85,11 @@ def fork(keep: Sequence[int], rehearse: Callable[[], None], work: Work) -> Stand
         die_with(parent)
         # The zygote's sockets and pipes go before anything else happens: with the order socket a run could give orders.
         close_descriptors((0, 1, 2, theirs.fileno(), *keep))
-        rehearse()
+        poll = select.poll()
+        poll.register(theirs, select.POLLIN)
+        for _ in rehearse():
+            if poll.poll(0):
+                break
         take, (reply, body, *files) = wire.receive(theirs, _TAKES, 2 + MAX_FILES)
         theirs.close()
         # The standard descriptors were kept until now so that none of those received got their numbers: a library that prints to

@@ -13,6 +13,8 @@ import io
 import pkgutil
 import warnings
 import zoneinfo
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow
@@ -86,14 +88,13 @@ def warm(language: Any) -> None:
     pyarrow.set_cpu_count(1)
     pyarrow.set_io_thread_count(1)
     _group_on_this_thread(pyarrow.lib)
-    _load_arrow_zones()
+    zones = zoneinfo.available_timezones()
+    _load_arrow_zones(zones)
     with contextlib.suppress(ImportError):  # Jinja or tabulate was uninstalled: pandas says so when it is needed
         _load_formats(pandas)
     with contextlib.suppress(ImportError):
         importlib.import_module("byref_sandbox.run.templatebody").templates.warm()
-    # Zones stay in their class's cache only as long as somebody holds them. pandas 3 also asks the class written in Python.
-    for kind in (zoneinfo.ZoneInfo, importlib.import_module("zoneinfo._zoneinfo").ZoneInfo):
-        _zones.extend(kind(name) for name in zoneinfo.available_timezones())
+    _keep_zones(zones)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         space = {"pd": pandas, "np": numpy, "print": lambda *_values: None}
@@ -154,12 +155,31 @@ def _load_formats(pandas: Any) -> None:
     frame.to_markdown()
 
 
-def _load_arrow_zones() -> None:
+def _keep_zones(names: Iterable[str]) -> None:
+    """Have zones made of files that are read now. Making all would take longer, and twice: pandas 3 also asks the class written in Python."""
+    common: Any = importlib.import_module("zoneinfo._common")
+    find = importlib.import_module("zoneinfo._tzpath").find_tzfile
+    stored = {}
+    for name in names:
+        path = find(name)
+        if path is not None:
+            stored[name] = Path(path).read_bytes()
+        else:
+            with common.load_tzdata(name) as file:
+                stored[name] = file.read()
+
+    def load(key: str) -> io.BytesIO:
+        if key not in stored:
+            raise zoneinfo.ZoneInfoNotFoundError(f"No time zone found with key {key}")
+        return io.BytesIO(stored[key])
+
+    common.load_tzdata = load
+    zoneinfo.reset_tzpath(to=())  # then both classes ask `load_tzdata`
+
+
+def _load_arrow_zones(zones: Iterable[str]) -> None:
     """Use each time zone: Arrow has its own database, reads a zone on first use, and ends the process where it cannot."""
     moment = pyarrow.array([0], pyarrow.timestamp("s"))
-    for zone in sorted(zoneinfo.available_timezones()):
+    for zone in sorted(zones):
         with contextlib.suppress(pyarrow.ArrowInvalid):  # a zone that its database lacks
             compute.assume_timezone(moment, zone)
-
-
-_zones: Final[list[zoneinfo.ZoneInfo]] = []

@@ -313,7 +313,7 @@ class Zygote:
         gc.freeze()
         work = functools.partial(self._runs.run, os.getpid())  # asked here: in the fork the number is another
         try:
-            self._standby = standby.fork(self._jail.descriptors, self._runs.rehearse, work)
+            self._standby = standby.fork(self._jail.descriptors, self._runs.rehearsals, work)
         except OSError:  # then runs are forked when they come
             self._no_standby_before = time.monotonic() + _RETRY_SECONDS
 

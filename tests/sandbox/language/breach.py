@@ -82,9 +82,11 @@ def loot(value: object, depth: int = 0) -> str | None:
     ):
         return repr(kind)
     if isinstance(value, Mapping):
-        if not {"__builtins__", "__import__", "__spec__"}.isdisjoint(key for key in value if isinstance(key, str)):
+        # Not by the methods of a library's own class: sympy's Cycle cannot be looped over while it is empty.
+        held = dict.items(value) if isinstance(value, dict) else value.items()
+        if not {"__builtins__", "__import__", "__spec__"}.isdisjoint(key for key, _ in held if isinstance(key, str)):
             return "a module's namespace"
-        return _first(value.values(), depth)
+        return _first([one for _, one in held], depth)
     if isinstance(value, (list, tuple, set, frozenset)):
         if any(item is os._wrap_close or item is types.CodeType for item in value):
             return "all classes of the process"
