@@ -280,7 +280,7 @@ ATTACKS: dict[str, dict[str, str]] = {
             f"lambdify {name} {module}": f"import sympy\nx = sympy.Symbol('x')\nsympy.lambdify(x, sympy.Function({name!r})(x), {module!r})({argument if argument != 'x' else '[]'})"
             for name, argument, module in _WRITTEN
         },
-        **_files("sympy", "sp", "sp.preview(sp.Symbol('x'), viewer='file', filename=target_path)\nsp.plot(sp.Symbol('x'))\nsp.init_session()\nsp.test()\nsp.doctest()\nsp.source(sp.sin)\nsp.utilities.autowrap.ufuncify\nsp.utilities.codegen\nsp.utilities.runtests.sys\nsp.external.import_module('os')\nsp.printing.preview\nsp.parsing.sympy_parser.eval_expr('1', {}, {})\nsp.utilities.source.get_class('os.path')\nsp.var('y')\nsp.utilities.pkgdata.get_resource(secret_path)\nsp.interactive.printing\nsp.logic.utilities.dimacs.load_file(secret_path)\nsp.polys.polyconfig.configure()\nsp.Symbol('x').doit_numerically"),
+        **_files("sympy", "sp", "sp.preview(sp.Symbol('x'), viewer='file', filename=target_path)\nsp.plot(sp.Symbol('x'))\nsp.init_session()\nsp.test()\nsp.doctest()\nsp.source(sp.sin)\nsp.utilities.autowrap.ufuncify\nsp.utilities.codegen\nsp.utilities.runtests.sys\nsp.external.import_module('os')\nsp.printing.preview\nsp.parsing.sympy_parser.eval_expr('1', {}, {})\nsp.parsing.sympy_parser.eval_expr.args[0]\nsp.utilities.source.get_class('os.path')\nsp.var('y')\nsp.utilities.pkgdata.get_resource(secret_path)\nsp.interactive.printing\nsp.logic.utilities.dimacs.load_file(secret_path)\nsp.polys.polyconfig.configure()\nsp.Symbol('x').doit_numerically"),
         **_inner_modules("sympy"),
         **_insides("sympy", "sympy.solve"),
         **_insides("sympy", "sympy.Symbol"),

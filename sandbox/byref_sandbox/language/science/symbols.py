@@ -45,7 +45,7 @@ def sympy(given: Given) -> Names:
     ):
         top.pop(name, None)
     space = {**top, "__builtins__": {}, **{name: getattr(builtins, name) for name in ("max", "min", "abs")}}
-    patch("sympy.parsing.sympy_parser", "eval_expr", lambda _real: functools.partial(_expression, space))
+    patch("sympy.parsing.sympy_parser", "eval_expr", lambda _real: _evaluator(space))
     parse = _parse(parser.parse_expr, space)
     patch("sympy.parsing.sympy_parser", "parse_expr", lambda _real: parse)
     patch("sympy.external.importtools", "import_module", lambda _real: lambda *_arguments, **_options: None)
@@ -126,6 +126,13 @@ def _parse(real: Any, space: Mapping[str, Any]) -> Any:
         return real(str.__str__(s), known, **options, global_dict=dict(space), evaluate=bool(evaluate))
 
     return parse_expr
+
+
+def _evaluator(space: Mapping[str, Any]) -> Any:
+    def eval_expr(code: Any, local_dict: Mapping[str, Any], global_dict: Any) -> Any:
+        return _expression(space, code, local_dict, global_dict)
+
+    return eval_expr  # no `partial`, of which code could read what it holds
 
 
 def _expression(space: Mapping[str, Any], code: Any, local_dict: Mapping[str, Any], global_dict: Any) -> Any:
