@@ -45,11 +45,11 @@ _FEW: Final = 16
 """Maximum distinct values that are listed."""
 _MANY: Final = 500
 """Maximum distinct values that are counted, to say which are the most frequent."""
-_MOST_FREQUENT: Final = 3
+_MOST_FREQUENT: Final = 4
 """Values that are listed if there are too many for a list of all."""
 _FEW_NUMBERS: Final = 6
 """Maximum distinct numbers that are listed; of more, the range is stated."""
-_LISTED: Final = 160
+_LISTED: Final = 120
 """Maximum characters of a list of values."""
 _CHARS: Final = 40
 """Maximum characters of a value that is stated; a longer one is cut."""
@@ -61,7 +61,7 @@ _PROSE: Final = 120
 """Strings of more characters, on the average of some, are prose: they are not counted."""
 _LARGEST: Final = 10**18
 """Numbers of a greater amount are ids, or hostile; their range is not stated."""
-_UNSEEN: Final = 1.6
+_UNSEEN: Final = 2.2
 """How much more a fact is worth if no value is shown that it is about."""
 _AGAIN: Final = 0.6
 """What a fact is worth if there is a better one of the same name at another place."""
@@ -456,7 +456,7 @@ def _say_words(column: _Column, counts: Counter[str]) -> None:
         return
     most = dict(list(words.items())[:_MOST_FREQUENT])
     if len(most) == _MOST_FREQUENT and len(text := _counts(most)) <= _LISTED // 2:
-        column.say(f"{len(counts):,} values: {text}, …", _MANY_WORDS)
+        column.say(f"{len(counts):,} values: {text}, …", _FEW_WORDS if len(counts) <= _FEW else _MANY_WORDS)
 
 
 def _say_numbers(column: _Column, numbers: Sequence[Any], *, has_floats: bool) -> None:

@@ -39,8 +39,14 @@ _LISTING_SHARE: Final = 0.25
 """Share of the budget for the names of variables; further variables are only counted."""
 _VALUES_SHARE: Final = 0.25
 """Maximum share of the tokens that the fixed parts leave for what is said of values."""
-_MOST_OF_VALUES: Final = 150
+_MOST_OF_VALUES: Final = 120
 """Maximum tokens of what is said of values: what says most comes first, and soon the rest says little."""
+_MOST_FACTS: Final = 60
+"""Facts of values that are considered."""
+_AT_ONCE: Final = 8
+"""Facts of values that are tried together."""
+_SHORTEST: Final = 6
+"""Tokens of the shortest fact."""
 _OMITTED: Final = 16
 """Tokens reserved for `omitted`."""
 _LEAST: Final = 16
@@ -98,22 +104,28 @@ class _OutlineBuilder(Builder):
 
     def _said(self, facts: Sequence[Fact], budget: int) -> tuple[dict[str, Any], int]:
         """Return what is said of values in at most this many tokens, and its tokens."""
-        low, high = 0, len(facts)
-        found: tuple[dict[str, Any], int] = {}, 0
-        while low < high:
-            middle = (low + high + 1) // 2
-            shown = listed(facts[:middle])
-            tokens = self.count(compact({"values": shown}))
-            if tokens <= budget:
-                low, found = middle, (shown, tokens)
+        taken: list[Fact] = []
+        shown: dict[str, Any] = {}
+        tokens = 0
+        # Most of the first facts fit, so they are tried together; one that is too long is left out for shorter ones.
+        step, at = _AT_ONCE, 0
+        while at < len(facts) and budget - tokens > _SHORTEST:
+            more = listed([*taken, *facts[at : at + step]])
+            counted = self.count(compact({"values": more}))
+            if counted <= budget:
+                taken += facts[at : at + step]
+                shown, tokens = more, counted
+                at += step
+            elif step == 1:
+                at += 1
             else:
-                high = middle - 1
-        return found
+                step //= 2
+        return shown, tokens
 
     @cached_property
     def _facts(self) -> Sequence[Fact]:
         """What can be said of values, the most telling first: as much as any budget may hold."""
-        return self._schema.values(self._measured.size)[:_MOST_OF_VALUES]
+        return self._schema.values(self._measured.size)[:_MOST_FACTS]
 
     def _shaped(self, budget: int) -> tuple[object, int, bool]:
         """Return the shape in at most this many tokens, its tokens, and whether it is whole."""
