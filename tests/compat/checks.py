@@ -12,6 +12,7 @@ import functools
 import importlib
 import io
 import os
+import random
 import re
 import sys
 import time
@@ -231,6 +232,10 @@ def _import_too(test: str, python: Python, space: dict[str, Any]) -> None:
 def _notebook(task: dict[str, Any], python: Python) -> Cells:
     with contextlib.suppress(OSError):  # in the jail there is none
         os.chdir(task["folder"])
+    random.seed(0)
+    importlib.import_module("numpy").random.seed(
+        0
+    )  # before the runs draw, whose processes are copies of different ones
     space: dict[str, Any] = {"__name__": "__main__"}
     cells: Cells = []
     for code in task["cells"]:
