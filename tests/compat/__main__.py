@@ -161,23 +161,34 @@ def _measure(
         count.native += sum(ok for ok, _ in native)
         if not any(ok for ok, _ in native):
             continue
-        passed = False
+        reasons: dict[str, list[str | None]] = {}
         for walls, side in reversed(sides.items()):
             # What passes behind both walls passes in the language: there is nothing more in its way.
+            passed = bool(reasons) and not any(reasons["both"])
             got = native if passed else remembered.of(task, walls, native, side)
-            has_missed = False
-            for place, (one, wanted) in enumerate(zip(got, native, strict=False)):
-                if not wanted[0]:
-                    continue
-                if one == wanted:
-                    count.passes[walls] += 1
-                else:
-                    text = "another output" if one[0] else reason(one[1])
-                    if has_missed and text.startswith("NameError"):
-                        text = "a name that an earlier cell would have made"
-                    has_missed = True
-                    count.misses[walls][text].append(task.name + (f"#{place}" if len(native) > 1 else ""))
-            passed = not has_missed
+            reasons[walls] = _reasons(got, native)
+        for walls, texts in reasons.items():
+            count.passes[walls] += sum(ok and text is None for (ok, _), text in zip(native, texts, strict=True))
+            for place, (text, first) in enumerate(zip(texts, reasons.get("language", texts), strict=True)):
+                if (
+                    text is not None
+                ):  # what the first wall says is the reason, whatever a test meets behind the second one
+                    count.misses[walls][first or text].append(task.name + (f"#{place}" if len(native) > 1 else ""))
+
+
+def _reasons(got: checks.Cells, native: checks.Cells) -> list[str | None]:
+    """Why each part of a task misses what it gives in plain Python; None where it does not."""
+    found: list[str | None] = []
+    for (ok, text), (is_native, wanted) in zip(got, native, strict=False):
+        if not is_native or (ok, text) == (is_native, wanted):
+            found.append(None)
+        elif ok:
+            found.append("another output")
+        elif any(found) and reason(text).startswith("NameError"):
+            found.append("a name that an earlier cell would have made")
+        else:
+            found.append(reason(text))
+    return found
 
 
 def documentation() -> dict[str, Count]:

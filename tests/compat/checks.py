@@ -158,8 +158,9 @@ def _warm_faker() -> None:
 
 
 def _warm_spreadsheets() -> None:
-    for name in ("openpyxl", "pandas.io.formats.excel", "pandas.io.excel._openpyxl"):
-        importlib.import_module(name)
+    file = io.BytesIO()
+    importlib.import_module("pandas").DataFrame({"a": [1]}).to_excel(file)
+    importlib.import_module("pandas").read_excel(file)
 
 
 _LAZY = {"faker": _warm_faker, "excel": _warm_spreadsheets}
