@@ -30,6 +30,7 @@ NAMES = (
     "growth",
     "deletion",
     "interpreter",
+    "state",
     "imports",
     "serving",
     "cluster",

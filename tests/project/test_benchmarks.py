@@ -54,6 +54,7 @@ TINY = {
     "tokens": {"SHORT_CHARACTERS": 40_000},
     "growth": {"SHORT_MANY": 200, "SHORT_RUNS": 1},
     "envelopes": {},
+    "state": {"SHORT_RUNS": 1, "SHORT_FRAME_RUNS": 1, "SHORT_ROWS": 1_000},
 }
 """What is smaller than in the short form, of those benchmarks that are cheap enough to be run at each test."""
 
@@ -84,7 +85,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", [*list(TINY)[:-2], *(pytest.param(name, marks=pytest.mark.slow) for name in list(TINY)[-2:])]
+    "name", [*list(TINY)[:-3], *(pytest.param(name, marks=pytest.mark.slow) for name in list(TINY)[-3:])]
 )
 def test_every_figure_comes_out(name: str, monkeypatch: pytest.MonkeyPatch, shared_sandbox: None) -> None:
     module = import_module(f"benchmarks.bench_{name}")
