@@ -157,7 +157,7 @@ class _Judge:
         )
 
     def units(self, found: re.Match[str]) -> bool:
-        actual = Counter(re.sub(r"[-+]?[\d.,]+", "", value).strip() or "none" for value in self._values)
+        actual = Counter(re.sub(r"[-+]?[\d.,]+", "", value).strip() or "(none)" for value in self._values)
         return all(self._fits(_number(count), actual[_plain(unit)]) for unit, count in COUNTED.findall(found[1]))
 
     def first_words(self, found: re.Match[str]) -> bool:
