@@ -199,18 +199,18 @@ def _summary(system: str, judged: list[judging.Judged]) -> Iterator[Figure]:
     yield Figure(f"needed fields shown with an example: {of}", exemplified, "%", target=">= 90 %" if is_new else "")
     answerable = sum(one.answerable for one in judged)
     yield Figure(f"questions all of whose fields are shown: {of}", answerable, f"of {asked}")
+    if is_new:
+        exact = sum(one.answers.count("exact") for one in judged)
+        yield Figure(f"questions answered exactly by code written blind: {of}", exact, f"of {asked}")
     sizes = [one.tokens for one in judged if one.is_json]
-    median = statistics.median(sizes)
     of = f"{system}, {len(sizes)} outputs of JSON"
+    if system in OURS:
+        yield Figure(f"untrue statements: {of}", sum(len(one.untruths) for one in judged), "", target="<= 0 statements")
+    median = statistics.median(sizes)
     yield Figure(f"tokens of an envelope, median: {of}", median, "tokens", target="<= 600 tokens" if is_new else "")
     yield Figure(
         f"tokens of an envelope, maximum: {of}", max(sizes), "tokens", target="<= 1000 tokens" if is_new else ""
     )
-    if system in OURS:
-        yield Figure(f"untrue statements: {of}", sum(len(one.untruths) for one in judged), "", target="<= 0 statements")
-    if is_new:
-        exact = sum(one.answers.count("exact") for one in judged)
-        yield Figure(f"questions answered exactly by code written blind: {of}", exact, f"of {asked}")
 
 
 def _rows(table: str, text: str) -> list[dict[str, Any]]:
