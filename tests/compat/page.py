@@ -96,8 +96,12 @@ def text(folder: Path, missing: Iterable[str]) -> str:
 
 def public(reason: str) -> str:
     """A reason without what could be text of a program: its names, files and values."""
-    if (module := re.match(r"ModuleNotFoundError: No module named '(\w+)", reason)) is not None:
-        return f"the module `{module[1]}` is not there".replace("sqliteN", "sqlite3").replace("blakeN", "blake3")
+    if (module := re.match(r"ModuleNotFoundError: No module named '(urllib\.\w+|\w+)", reason)) is not None:
+        return (
+            f"the module `{module[1]}` is not there".replace("sqliteN", "sqlite3")
+            .replace("blakeN", "blake3")
+            .replace("bsN", "bs4")
+        )
     kind, colon, message = reason.partition(": ")
     kind = kind.rpartition(".")[2]
     if kind == "NotAllowed":
