@@ -11,8 +11,11 @@ import stat
 import statistics
 import threading
 import time
+import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import pytest
@@ -20,6 +23,7 @@ from process_table import alive, children, descendants, everyone, root_pid, sett
 
 from byref_sandbox import Data, Limits, Sandbox, wire
 from byref_sandbox.testing import run_in_jail
+from byref_sandbox.zygote import standby
 
 LIMITS = Limits(wall_seconds=5, cpu_seconds=5)
 ROWS = Data("rows", lambda: b'[{"a":1},{"a":2}]')
@@ -423,3 +427,35 @@ def test_a_run_that_stood_by_is_sooner_there(breakable: Sandbox) -> None:
             assert breakable.run("1 + 1", session="sooner").value == 2
             times.append(time.perf_counter() - began)
     assert statistics.median(ahead) < statistics.median(forked)
+
+
+def test_a_run_does_not_wait_for_the_rest_of_a_rehearsal() -> None:
+    steps, told = os.pipe()
+    reply, theirs = os.pipe()
+
+    def rehearse() -> Iterator[None]:
+        os.write(told, b"1")
+        yield
+        os.write(told, b"2")
+        time.sleep(0.3)
+        yield
+        os.write(told, b"3")
+        time.sleep(60)
+
+    def work(descriptor: int, body: int, files: dict[int, int]) -> NoReturn:
+        os.write(descriptor, b"done")
+        os._exit(0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        made = standby.fork((told,), rehearse, work)
+    while os.read(steps, 1) != b"2":
+        pass
+    body = wire.memory_file([b""])
+    assert made.take(theirs, body, {})
+    for descriptor in (theirs, told, body):
+        os.close(descriptor)
+    assert os.read(reply, 10) == b"done"
+    os.waitpid(made.pid, 0)
+    assert os.read(steps, 1) == b""
+    os.close(steps), os.close(reply)
