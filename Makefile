@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo headline test test-all chaos soak compat notebooks allowed lint format bench docs statements clean
+.PHONY: help demo headline test test-on test-all chaos soak compat notebooks allowed lint format bench docs statements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ headline: $(READY) ## ask of 21 million tokens, hand them on, answer: with less 
 
 test: $(READY) ## run the test suite (SQLite and a real PostgreSQL)
 	@$(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not slow"  # three on two cores: much of a test is waiting
+
+test-on: ## the test suite under another Python, in an environment of its own (make test-on PYTHON=python3.14)
+	@$(MAKE) test VENV=$(VENV)-$(notdir $(PYTHON))
 
 test-all: $(READY) ## the test suite with its slow parts
 	@UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --group types
@@ -73,4 +76,4 @@ statements: $(READY) ## write docs/statements.md out of the marked tests
 	@PYTHONPATH=tests $(BIN)/python -m statements
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .hypothesis .cache
+	rm -rf $(VENV) $(VENV)-* dist build .mypy_cache .ruff_cache .hypothesis .cache

@@ -52,6 +52,7 @@ _PARTS: Final[Mapping[str, str]] = {
         pathsep""",
     "io": "StringIO BytesIO TextIOBase RawIOBase BufferedIOBase IOBase UnsupportedOperation SEEK_SET SEEK_CUR SEEK_END",
     "pathlib": "PurePath PurePosixPath PureWindowsPath",
+    "annotationlib": "annotations_to_string type_repr",
     "threading": "local Lock RLock get_ident",
     "weakref": "ref WeakKeyDictionary WeakValueDictionary WeakSet proxy WeakMethod ReferenceType",
     "inspect": """signature Signature Parameter isclass isfunction ismethod isgenerator isgeneratorfunction iscoroutinefunction

@@ -187,7 +187,7 @@ REFUSED: dict[str, tuple[str, dict[str, str], str, object]] = {
     "an iterator of itertools": ("c = itertools.cycle([3])\nk = 2", {"c": "iterator"}, "k", 2),
     "a function of a library": ("f = operator.attrgetter('x')\nk = 2", {"f": "library"}, "k", 2),
     "a hash object": ("h = hashlib.sha256(b'x')\nk = 2", {"h": "HASH"}, "k", 2),
-    "lists in lists": ("deep = []\nfor _ in range(20_000):\n    deep = [deep]\nk = 2", {"deep": "deeply"}, "k", 2),
+    "lists in lists": ("deep = []\nfor _ in range(200_000):\n    deep = [deep]\nk = 2", {"deep": "deeply"}, "k", 2),
     "an enumeration by a generator": ("e = enumerate(i for i in 'ab')\nk = 2", {"e": "generator"}, "k", 2),
     "many that cannot be kept": ("\n".join(f"g{n} = (i for i in [1])\nx{n} = {n}" for n in range(30)), {f"g{n}": "generator" for n in range(30)}, "x0 + x29", 29),
 }  # fmt: skip
