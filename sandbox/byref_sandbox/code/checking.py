@@ -52,7 +52,6 @@ _PARTS: Final[Mapping[str, str]] = {
         pathsep""",
     "io": "StringIO BytesIO TextIOBase RawIOBase BufferedIOBase IOBase UnsupportedOperation SEEK_SET SEEK_CUR SEEK_END",
     "pathlib": "PurePath PurePosixPath PureWindowsPath",
-    "annotationlib": "annotations_to_string type_repr",
     "threading": "local Lock RLock get_ident",
     "weakref": "ref WeakKeyDictionary WeakValueDictionary WeakSet proxy WeakMethod ReferenceType",
     "inspect": """signature Signature Parameter isclass isfunction ismethod isgenerator isgeneratorfunction iscoroutinefunction
@@ -63,7 +62,7 @@ _PARTS: Final[Mapping[str, str]] = {
     "http": "HTTPStatus HTTPMethod",
     "platform": "python_version python_version_tuple python_implementation system machine",
     "traceback": "format_exc format_exception format_exception_only",
-    "annotationlib": "Format",
+    "annotationlib": "Format annotations_to_string type_repr",
     "importlib.metadata": "version PackageNotFoundError",
     "xml.etree.ElementTree": "Element SubElement Comment QName fromstring XML tostring iselement indent ParseError",
     "gzip": "compress decompress",
