@@ -7,7 +7,8 @@ second one only the members that the first lacks. Members nearest to the top com
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
@@ -15,12 +16,12 @@ from typing import Any, Final
 
 from byref.describe.cuts import digits, mark_in, plain
 from byref.describe.jsontext import compact, encodable
-from byref.describe.outline import Outline, Record, Type, weight
+from byref.describe.outline import Outline, Record, Type, Types
 from byref.describe.room import size_within
 from byref.describe.rows import Rows, ends
 from byref.describe.search import most_within
 
-_STRINGS: Final = (80, 56, 40, 28, 18)
+_STRINGS: Final = (60, 40, 28, 20)
 """Characters of a string to try in turn: the first with which everything fits, or else the last."""
 _CANDIDATES: Final = 24
 """Elements at the beginning of an array, and entries of a map, that are compared."""
@@ -34,6 +35,11 @@ _ENTRIES: Final = 8
 """Scalar entries of a map that are shown if these are all; of more, a few."""
 _KEY: Final = 80
 _LEVELS: Final = 60
+_ALIKE: Final = 2
+"""Links that begin alike, and objects with the same keys, that are shown of one object."""
+_LINK: Final = 12
+"""Characters in which links may begin alike."""
+_LACKING_LEVELS: Final = 3
 _AGAIN: Final = 2
 """Members that are shown of an object whose shape was shown elsewhere."""
 _MARK: Final = 22
@@ -77,7 +83,7 @@ class _Scalar:
 class _Object:
     __slots__ = ("keys", "members", "only", "record", "value")
 
-    def __init__(self, value: dict[str, Any], record: Record | None, only: Sequence[str] | None = None) -> None:
+    def __init__(self, value: dict[str, Any], record: Record | None, only: Lacking | None = None) -> None:
         self.value = value
         self.record = record
         self.only = only
@@ -96,7 +102,8 @@ class _Array:
 
 
 _Part = _Scalar | _Object | _Array
-_Below = Callable[[], None]
+Lacking = Mapping[str, "Lacking | None"]
+"""The members that another value lacks; None for a member that it lacks altogether."""
 
 
 def example(value: object, outline: Outline, *, budget: int, measure: Callable[[str], int]) -> Example | None:
@@ -127,7 +134,7 @@ class _Choice:
     """Chooses what to show in about `room` characters, with at most `most` characters of each string."""
 
     def __init__(self, outline: Outline, room: int, most: int) -> None:
-        self._outline = outline
+        self._types = Types(outline)
         self._left = room
         self._most = most
         self._pending: list[tuple[float, int, int, _Object | _Array, Callable[[_Part], None]]] = []
@@ -137,7 +144,7 @@ class _Choice:
 
     def of(self, value: object) -> _Part:
         root: list[_Part] = []
-        self._offer(value, self._outline.root, 0, root.append, 2)
+        self._offer(value, self._types.root, 0, root.append, 2)
         while self._pending:
             _, _, depth, part, place = heappop(self._pending)
             if depth > _LEVELS:
@@ -160,7 +167,7 @@ class _Choice:
         depth: int,
         place: Callable[[_Part], None],
         cost: int,
-        only: Sequence[str] | None = None,
+        only: Lacking | None = None,
         later: float = 0,
     ) -> bool:
         """Place a scalar if there is room for it, and note a container for later; return False if there is no room."""
@@ -169,12 +176,12 @@ class _Choice:
         if kind is dict and value:
             record = type_.record if type_ is not None else None
             part = _Object(value, record, only)
-            rank = depth - (weight(record) if record is not None else 0) + later
+            rank = depth - (record.weight if record is not None else 0) + later
         elif (kind is list or kind is Rows) and len(value):
             items = type_.items if type_ is not None else None
             part = _Array(value, items)
             record = items.record if items is not None else None
-            rank = depth - (weight(record) if record is not None else 0) + later
+            rank = depth - (record.weight if record is not None else 0) + later
         else:
             scalar = _Scalar(value)
             cost += scalar.size(self._most)
@@ -194,11 +201,10 @@ class _Choice:
         keys: Sequence[str]
         again = False
         if part.only is not None:
-            keys = part.only
+            keys = list(part.only)
         elif record is None:
             keys = list(islice(value, _ENTRIES))
         else:
-            self._outline.look_into(record)
             keys = [key for key in islice(value, 2_000) if key in record.node.members]
             if keys:
                 again = record in self._seen
@@ -209,19 +215,26 @@ class _Choice:
             keys = [key for key in keys if type(value[key]) not in (dict, list, Rows) and value[key] is not None][
                 :_AGAIN
             ]
+        else:
+            keys = list(_telling(value, keys, None if record is None else record.node.members))
         for key in keys:
             type_ = None
             if record is not None:
-                type_ = record.members.get(key) or record.rest
+                type_ = self._types.member(record, key) if key in record.node.members else record.rest
 
             def place(child: _Part, key: str = key) -> None:
                 if not part.members:
                     attach(part)
                 part.members[key] = child
 
-            self._offer(value[key], type_, depth + 1, place, min(len(key), _KEY) + 4)
+            self._offer(value[key], type_, depth + 1, place, min(len(key), _KEY) + 4, self._only(part, key))
         if len(keys) < len(value):
             self._left -= _MARK
+
+    @staticmethod
+    def _only(part: _Object, key: str) -> Lacking | None:
+        """Return what is shown of a member at most; None for all."""
+        return None if part.only is None else part.only[key]
 
     def _entries(self, record: Record, value: dict[str, Any]) -> list[str]:
         """Return the keys of the entries of a map that are shown."""
@@ -237,7 +250,7 @@ class _Choice:
         count = len(values)
         candidates = list(_candidates(values))
         scalars = [(at, one) for at, one in candidates if type(one) not in (dict, list)]
-        chosen: list[tuple[int, Any, Sequence[str] | None, float]] = []
+        chosen: list[tuple[int, Any, Lacking | None, float]] = []
         if len(scalars) == len(candidates):
             kinds: dict[type, int] = {}
             for at, one in scalars:
@@ -257,7 +270,7 @@ class _Choice:
             elif _is_ordered(best, candidates):
                 at, last = candidates[-1]
                 if at == count - 1 and size_within(last, 400) <= 400:
-                    chosen.append((at, last, list(last), 1.5))
+                    chosen.append((at, last, dict.fromkeys(last), 1.5))
         for at, one, only, later in chosen:
             if at in part.items:
                 continue
@@ -315,22 +328,66 @@ def _fullness(value: object) -> tuple[int, int]:
     return 0, 0
 
 
-def _second(best: object, candidates: Sequence[tuple[int, Any]]) -> tuple[int, Any, Sequence[str]] | None:
-    """Return the element that has most of what the best one lacks, and the keys of that."""
-    if type(best) is not dict:
-        return None
-    found: tuple[int, Any, Sequence[str]] | None = None
+def _second(best: object, candidates: Sequence[tuple[int, Any]]) -> tuple[int, Any, Lacking] | None:
+    """Return the element that has most of what the best one lacks, and that."""
+    found: tuple[int, Any, Lacking] | None = None
+    most = 0
     for at, one in candidates:
-        if type(one) is not dict:
-            continue
-        lacking = [
-            key
-            for key, member in islice(one.items(), 300)
-            if member is not None and member != [] and member != {} and best.get(key) in (None, [], {})
-        ]
-        if lacking and (found is None or len(lacking) > len(found[2])):
-            found = at, one, lacking
+        lacking, count = _lacking(best, one, 0)
+        if count > most:
+            found, most = (at, one, lacking), count
     return found
+
+
+def _lacking(best: object, one: object, level: int) -> tuple[dict[str, Lacking | None], int]:
+    """Return the members of a value that another one lacks or has empty, and their number."""
+    found: dict[str, Lacking | None] = {}
+    count = 0
+    if type(best) is not dict or type(one) is not dict:
+        return found, 0
+    for key, member in islice(one.items(), 300):
+        other = best.get(key)
+        if _is_empty(member):
+            continue
+        if _is_empty(other):
+            found[key] = None
+            count += 1
+        elif type(member) is dict and type(other) is dict and level < _LACKING_LEVELS:
+            below, more = _lacking(other, member, level + 1)
+            if more:
+                found[key] = below
+                count += more
+    return found, count
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or value == "" or value == [] or value == {}
+
+
+def _telling(value: dict[str, Any], keys: Sequence[str], fields: Container[str] | None) -> Iterator[str]:
+    """Yield the keys whose values teach something: scalars first, then containers; of links that begin alike only the first few.
+
+    Of several containers that hold the same, as translations do, the first few come.
+    """
+    links: Counter[str] = Counter()
+    alike: Counter[tuple[str, ...]] = Counter()
+    below: list[str] = []
+    for key in keys:
+        member = value[key]
+        if type(member) is str and len(member) > _LINK and "://" in member[:_LINK]:
+            links[member[:_LINK]] += 1
+            if links[member[:_LINK]] > _ALIKE:
+                continue
+        if type(member) is dict and member:
+            names = tuple(islice(member, 8))
+            alike[names] += 1
+            if alike[names] <= _ALIKE:
+                below.append(key)
+        elif type(member) in (list, Rows) and len(member):
+            below.append(key)
+        else:
+            yield key
+    yield from below
 
 
 def _is_ordered(best: object, candidates: Sequence[tuple[int, Any]]) -> bool:

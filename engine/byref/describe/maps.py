@@ -94,6 +94,8 @@ def looks_like_data(key: str) -> bool:
 
 def _are_data(node: Node, kinds: int, keys: Sequence[str]) -> bool:
     like_data = sum(map(looks_like_data, keys))
+    if node.rest is not None and kinds and kinds == node.rest.kinds & ~NULL and 2 * like_data >= len(keys):
+        return True
     if kinds in (ARRAY, OBJECT):
         return len(keys) >= (2 if like_data == len(keys) else _ALIKE) and overlap([node.members[key] for key in keys])
     if kinds & CONTAINER or not kinds or len(keys) < 2:

@@ -1,17 +1,11 @@
-"""The shape of a value in a short notation, to the leaves: `{total:int,rows:[500 of {id:int,name:str,tags?:[str]}]}`.
+"""The outline of a value: the types of its places, as many of them as a budget holds, in a short notation.
 
-- `str int num bool null` are types, `a|b` is either; `[type]` is an array, `[160 of type]` one of that length.
-- `{key:type,…}` is an object; `key?` is not in every one of the objects; `(a,b):type` are two keys of one type.
-- `{*:type}` is a map, an object whose keys are data; `{*(554):type}` has 554 keys.
-- `User={…}` names the shape of an object at its first place; `User` is then an object of this shape.
-- `; unmarked: str` at the end gives the type of all keys that stand without one.
-- `12 more keys`, `{12 keys}` and `…` stand for what did not fit.
+Objects of one shape, wherever they stand, share one `Record`, so that their members are written once. Places are looked into one by
+one, those nearest to the top and with most objects first; what is never looked into costs nothing.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -20,32 +14,33 @@ from math import log10
 from typing import Final
 
 from byref.describe.maps import as_map
-from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, merge
-from byref.describe.paths import written_key
+from byref.describe.nodes import CONTAINER, OBJECT, Node, merge
 from byref.describe.rows import Rows
 from byref.describe.search import most_within
 
-_SCALARS: Final = ((STRING, "str"), (INTEGER, "int"), (NUMBER, "num"), (BOOLEAN, "bool"))
-_LEVELS: Final = 40
-"""Maximum levels of arrays, maps and objects that are written; `…` stands for what is below."""
 _STUB: Final = 9
 """Characters of an object that is not written out, `{12 keys}`."""
+_NAME: Final = 4
+"""Characters of the name of a record that is written elsewhere."""
+_LEVELS: Final = 40
+"""Maximum arrays and maps in a row that are looked into."""
 _NEAR: Final = 0.75
-"""Share of keys that two objects have in common, from which on they are written as one shape."""
+"""Share of keys that two objects have in common, from which on they are taken for one shape."""
 _FEW: Final = 6
-"""Objects with fewer keys share a shape only if all keys are equal."""
-_SHAPES: Final = 300
-"""Maximum shapes that are compared with a new one."""
-_MERGES: Final = 2_000
-"""Maximum places that are joined into shapes; each may take long."""
-_SHORT: Final = 16
-"""Characters up to which a shape is repeated rather than named."""
+"""Objects with fewer keys are of one shape only if all keys are equal."""
+_RECORDS: Final = 200
+"""Maximum records that a new place is compared with."""
+_JOINED: Final = 24
+"""Maximum places that change one record. In a tree of comments, say, each level of replies may be one."""
 _MEASURED: Final = 64
-"""Members of an object among which arrays are measured."""
+"""Members of an object among which arrays are measured, at each of so many levels:"""
 _MEASURED_LEVELS: Final = 3
+_MAP: Final = 0.5
+"""Levels that a map counts for; a member counts for one."""
 _GUESS: Final = 3
-"""Characters per token for the first try."""
-_MOST: Final = 12
+"""Characters per token for the first try; measuring corrects it."""
+_MOST: Final = 8
+"""No outline has as many characters per token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,87 +54,81 @@ class Outlined:
 
 
 class Type:
-    """What is known of the values at one place: their scalar kinds, the items of arrays, and the shape of objects."""
+    """What is known of the values at one place: their kinds, the items of arrays, and the shape of objects."""
 
-    __slots__ = ("is_cut", "items", "kinds", "length", "record")
+    __slots__ = ("is_cut", "items", "keys", "kinds", "length", "record")
 
-    def __init__(self, kinds: int) -> None:
-        self.kinds = kinds
+    def __init__(self, node: Node, length: int | None) -> None:
+        self.kinds = node.kinds
+        self.is_cut = node.is_cut
+        """Whether containers at this place were not read, because they nest too deeply."""
+        self.keys = len(node.members) + len(node.rest_keys)
+        """The number of keys of its objects."""
+        self.length = length
+        """The length of the only array at this place; None if there are several."""
         self.items: Type | None = None
         """The items of arrays; None if there is no array, or if all are empty."""
-        self.length: int | None = None
-        """The length of the only array at this place."""
         self.record: Record | None = None
-        self.is_cut = False
-        """Whether containers at this place were not read, because they nest too deeply."""
 
 
 class Record:
-    """A shape of objects: its members, and the values of its keys that are data. Objects at several places may share it."""
+    """A shape of objects. Those at several places share it if their keys are nearly the same; then it says what holds of all."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.places = [node]
-        self.required = node.required or set()
+        self.joined = 1
+        """The number of places that made it."""
         self.members: dict[str, Type] = {}
-        """The types of the members; filled when it is first looked into."""
+        """The members that were looked into."""
         self.rest: Type | None = None
+        """The values of keys that are data."""
+        self.folded = len(node.rest_keys)
+        """The number of keys whose values are `rest`."""
 
     @property
-    def keys(self) -> int:
-        """The number of its keys."""
-        return len(self.node.members) + len(self.node.rest_keys)
+    def weight(self) -> float:
+        """By how many levels nearer to the top it counts because there are many objects of its shape, and few keys to write."""
+        return 0.7 * log10(max(self.node.objects, 1)) - 0.5 * log10(max(len(self.node.members), 1))
 
 
 class Outline:
-    """The types of a value, found as far as they are asked for."""
+    """The types of a value: what all tries to write them share."""
 
-    def __init__(self, node: Node, value: object = None) -> None:
+    def __init__(self, node: Node, value: object) -> None:
+        self.node = node
         self._lengths: dict[int, int] = {}
-        """The lengths of arrays of which there is one, by the `id()` of their place."""
+        self._folded: dict[int, tuple[Node, Node]] = {}
+        self._merged: dict[tuple[int, ...], tuple[Sequence[Node], Node]] = {}
         self._measure(node, value, 0)
-        self._records: dict[frozenset[str], Record] = {}
-        self._of_place: dict[int, tuple[Node, Record]] = {}
-        self._merges = 0
-        self._types: dict[int, tuple[Node, Type]] = {}
-        self._node = node
-
-    @property
-    def root(self) -> Type:
-        """The type of the value itself."""
-        return self.type_of(self._node)
-
-    def type_of(self, node: Node) -> Type:
-        """Return the type of the values at a place."""
-        known = self._types.get(id(node))
-        if known is not None:
-            return known[1]
-        found = Type(node.kinds)
-        found.is_cut = node.is_cut
-        found.length = self._lengths.get(id(node))
-        self._types[id(node)] = node, found
-        if node.kinds & OBJECT:
-            found.record = self._record(node)
-        if node.items is not None and node.items.kinds:
-            found.items = self.type_of(node.items)
-        return found
-
-    def look_into(self, record: Record) -> None:
-        """Find the types of a record's members."""
-        if not record.members:
-            record.members = {key: self.type_of(member) for key, member in record.node.members.items()}
 
     def fitted(self, budget: int, measure: Callable[[str], int]) -> Outlined | None:
-        """Return the most detailed outline in at most `budget` tokens; None if there is none."""
-        # Places that join a shape may change what was found before them, so all that fits is found first.
-        high = _MOST * budget
+        """Return the most detailed outline in at most `budget` tokens of text, counted by `measure`; None if none fits."""
         return most_within(
             budget,
             room=_GUESS * budget,
-            high=high,
+            high=_MOST * budget,
             make=lambda room: self._written(room, measure),
             whole=lambda found: found.is_whole,
         )
+
+    def length(self, node: Node) -> int | None:
+        """Return the length of the array at a place, if it is the only one there."""
+        return self._lengths.get(id(node))
+
+    def as_map(self, node: Node) -> Node:
+        """Return the node with members that are data folded; see `maps.as_map`."""
+        known = self._folded.get(id(node))
+        if known is None:
+            known = self._folded[id(node)] = node, as_map(node)
+        return known[1]
+
+    def merge(self, nodes: Sequence[Node]) -> Node:
+        """Return one node for several; see `nodes.merge`."""
+        key = tuple(map(id, nodes))
+        known = self._merged.get(key)
+        if known is None:
+            known = self._merged[key] = nodes, merge(nodes)
+        return known[1]
 
     def _measure(self, node: Node, value: object, depth: int) -> None:
         if type(value) is list or type(value) is Rows:
@@ -150,243 +139,192 @@ class Outline:
                     self._measure(member, value[key], depth + 1)
 
     def _written(self, room: int, measure: Callable[[str], int]) -> Outlined:
-        while True:
-            merges = self._merges
-            shown, is_whole = self._select(room)
-            if merges == self._merges:
-                break
-        text = _Writing(shown).text(self.root)
+        from byref.describe.notation import written
+
+        types = Types(self)
+        is_whole = types.look_around(room)
+        text = written(types.root)
         return Outlined(text, measure(text), is_whole)
 
+
+class Types:
+    """The types of the places that were looked at in one try, and their records."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._outline = outline
+        self._known: dict[int, tuple[Node, Type]] = {}
+        self._records: dict[frozenset[str], Record] = {}
+        self._changed: set[Record] = set()
+        """Records that were looked into before another place joined them."""
+        self.root = self.of(outline.node)
+
+    def of(self, node: Node) -> Type:
+        """Return the type of the values at a place."""
+        found = first = None
+        for _ in range(_LEVELS):
+            known = self._known.get(id(node))
+            if known is not None:
+                below = known[1]
+            else:
+                below = Type(node, self._outline.length(node))
+                self._known[id(node)] = node, below
+                if node.kinds & OBJECT and not node.is_cut:
+                    below.record = self._record(node)
+            if first is None:
+                first = below
+            if found is not None:
+                found.items = below
+            if known is not None or node.items is None or not node.items.kinds:
+                break
+            found, node = below, node.items
+        assert first is not None
+        return first
+
+    def member(self, record: Record, key: str) -> Type:
+        """Return the type of a member."""
+        found = record.members.get(key)
+        if found is None:
+            found = record.members[key] = self.of(record.node.members[key])
+        return found
+
+    def look_around(self, room: int) -> bool:
+        """Look into as many records as can be written in about `room` characters; return whether these are all.
+
+        The records with most weight and nearest to the top come first; of a record that has too many members, the members that
+        all objects have.
+        """
+        return _Looking(self, room).all()
+
+    def merged(self, nodes: Sequence[Node]) -> Node:
+        """Return one node for several."""
+        return self._outline.merge(nodes) if len(nodes) > 1 else nodes[0]
+
+    def take_changed(self) -> set[Record]:
+        """Return the records whose members have to be looked into anew, and forget them."""
+        changed, self._changed = self._changed, set()
+        return changed
+
     def _record(self, node: Node) -> Record:
-        known = self._of_place.get(id(node))
-        if known is not None:
-            return known[1]
-        folded = as_map(node)
-        keys = frozenset(folded.members)
-        record = self._alike(keys) if folded.rest is None and keys else None
-        if record is None:
-            record = Record(folded)
-            if folded.rest is None and keys:
-                self._records[keys] = record
-            if folded.rest is not None:
-                record.rest = self.type_of(folded.rest)
-        else:
-            self._merges += 1
-            record.node = merge([record.node, folded])
-            record.places.append(node)
-            record.required = record.node.required or set()
-            record.members = {}
-            self._records[frozenset(record.node.members)] = record
-        self._of_place[id(node)] = node, record
-        return record
+        node = self._outline.as_map(node)
+        keys = frozenset(node.members)
+        if node.rest is not None or not keys:
+            record = Record(node)
+            if node.rest is not None and not keys:
+                record.rest = self.of(node.rest)
+            return record
+        alike = self._alike(keys)
+        if alike is None:
+            alike = self._records[keys] = Record(node)
+        elif not _covers(alike.node, node):
+            alike.joined += 1
+            alike.node = self._outline.merge([alike.node, node])
+            if alike.members:
+                self._changed.add(alike)
+            self._records[frozenset(alike.node.members)] = alike
+        return alike
 
     def _alike(self, keys: frozenset[str]) -> Record | None:
         found = self._records.get(keys)
-        if found is not None or len(keys) < _FEW or len(self._records) > _SHAPES or self._merges > _MERGES:
-            return found
-        for others, record in self._records.items():
-            if len(others) >= _FEW and len(keys & others) >= _NEAR * len(keys | others):
-                return record
-        return None
-
-    def _select(self, room: int) -> tuple[dict[Record, list[str]], bool]:
-        """Choose the members to write in about `room` characters: those nearest to the top first."""
-        shown: dict[Record, list[str]] = {}
-        pending: list[tuple[float, int, Record]] = []
-        seen: set[Record] = set()
-        depths: dict[Record, int] = {}
-
-        def found(type_: Type, rank: int) -> int:
-            """Note the records of a type, and return its characters, each record as a stub."""
-            size, levels = 0, 0
-            while True:
-                levels += 1
-                size += 4 * (type_.kinds & ~(ARRAY | OBJECT)).bit_count()
-                record = type_.record
-                if record is not None:
-                    if record not in seen:
-                        seen.add(record)
-                        depths[record] = rank
-                        heappush(pending, (rank - weight(record), len(seen), record))
-                    size += _STUB
-                    if record.rest is not None and type_.items is not None:
-                        size += found(record.rest, rank)
-                below = type_.items or (record.rest if record is not None else None)
-                if below is None or levels > _LEVELS:
-                    return size
-                size, type_ = size + 3, below
-
-        room -= found(self.root, 0)
-        is_whole = True
-        while pending:
-            _, _, record = heappop(pending)
-            rank = depths[record]
-            if record in shown or not record.node.members:
-                continue
-            self.look_into(record)
-            most, chosen = room, []
-            for key in self._ranked(record):
-                cost = len(key) + 2 + found(record.members[key], rank + 1)
-                if cost > most:
+        if found is None and len(keys) >= _FEW:
+            for others, record in islice(self._records.items(), _RECORDS):
+                if len(others) >= _FEW and len(keys & others) >= _NEAR * len(keys | others):
+                    found = record
                     break
-                most -= cost
-                chosen.append(key)
-            is_whole = is_whole and len(chosen) == len(record.members)
-            if chosen:
-                room = most + (_STUB if len(chosen) == len(record.members) else 0)
-                shown[record] = chosen
-        return shown, is_whole
-
-    @staticmethod
-    def _ranked(record: Record) -> Sequence[str]:
-        """Return the keys of a record, those first that all of its objects have."""
-        keys = list(record.members)
-        return [key for key in keys if key in record.required] + [key for key in keys if key not in record.required]
+        return found if found is not None and found.joined < _JOINED else None
 
 
-class _Writing:
-    """Writes the chosen members."""
+class _Looking:
+    """One round of looking into records."""
 
-    def __init__(self, shown: dict[Record, list[str]]) -> None:
-        self._shown = shown
-        self._names: dict[Record, str] = {}
-        self._defined: set[Record] = set()
-        self._unmarked = ""
+    def __init__(self, types: Types, room: int) -> None:
+        self._types = types
+        self._left = room
+        self._ranks: dict[Record, float] = {}
+        self._spent: dict[Record, int] = {}
+        self._pending: list[tuple[float, int, Record]] = []
 
-    def text(self, root: Type) -> str:
-        visits, recursive = Counter[Record](), set[Record]()
-        marks: Counter[str] = Counter()
-        hints: dict[Record, str] = {}
-        self._visit(root, "", visits, recursive, set(), hints, marks, 0)
-        taken: set[str] = set()
-        for record, count in visits.items():
-            if count > 1 and record in self._shown and (record in recursive or self._is_long(record)):
-                self._names[record] = name = _named(hints[record], taken)
-                taken.add(name)
-        [(mark, count)] = marks.most_common(1) or [("", 0)]
-        if count >= 5:
-            self._unmarked = mark
-        text = self._type(root, 0)
-        return f"{text}; unmarked: {self._unmarked}" if self._unmarked else text
-
-    def _visit(
-        self,
-        type_: Type,
-        hint: str,
-        visits: Counter[Record],
-        recursive: set[Record],
-        inside: set[Record],
-        hints: dict[Record, str],
-        marks: Counter[str],
-        levels: int,
-    ) -> None:
-        """Count how often each record is written."""
-        if levels > _LEVELS:
-            return
-        if type_.items is not None:
-            self._visit(type_.items, hint, visits, recursive, inside, hints, marks, levels + 1)
-        record = type_.record
-        if record is None:
-            return
-        visits[record] += 1
-        if visits[record] > 1:
-            if record in inside:
-                recursive.add(record)
-            return
-        hints[record] = hint
-        inside.add(record)
-        for key in self._shown.get(record, ()):
-            member = record.members[key]
-            if (mark := _mark(member)) is not None:
-                marks[mark] += 1
-            self._visit(member, key, visits, recursive, inside, hints, marks, levels + 1)
-        if record.rest is not None:
-            self._visit(record.rest, hint, visits, recursive, inside, hints, marks, levels + 1)
-        inside.discard(record)
-
-    def _is_long(self, record: Record) -> bool:
-        return sum(len(key) + 2 for key in record.node.members) > _SHORT
-
-    def _type(self, type_: Type, levels: int) -> str:
-        if levels > _LEVELS:
-            return "…"
-        kinds = type_.kinds & ~INTEGER if type_.kinds & NUMBER else type_.kinds
-        words = [word for kind, word in _SCALARS if kinds & kind]
-        if type_.is_cut:
-            words.append("…")
-        else:
-            if kinds & ARRAY:
-                length = "" if type_.length is None else f"{type_.length} of "
-                words.append(f"[{length}{self._type(type_.items, levels + 1)}]" if type_.items is not None else "[]")
-            if type_.record is not None:
-                words.append(self._record(type_.record, levels))
-        if kinds & NULL:
-            words.append("null")
-        return "|".join(words)
-
-    def _record(self, record: Record, levels: int) -> str:
-        name = self._names.get(record)
-        if name is not None:
-            if record in self._defined:
-                return name
-            self._defined.add(record)
-        body = self._body(record, levels)
-        return body if name is None else f"{name}={body}"
-
-    def _body(self, record: Record, levels: int) -> str:
-        chosen = set(self._shown.get(record, ()))
-        if not chosen and record.rest is None:
-            return f"{{{_keys(record.keys)}}}" if record.keys else "{}"
-        # Keys of one type are written together, in the place of the first.
-        parts: dict[str, list[str]] = defaultdict(list)
-        for key, member in record.members.items():
-            if key not in chosen:
+    def all(self) -> bool:
+        self._left -= self._meet(self._types.root, 0)
+        is_whole = True
+        while self._pending:
+            _, _, record = heappop(self._pending)
+            if record in self._spent or not record.node.members:
                 continue
-            type_ = "" if _mark(member) == self._unmarked and self._unmarked else self._type(member, levels + 1)
-            written = written_key(key) + ("" if key in record.required else "?")
-            if not type_ or len(type_) > 200 or "=" in type_:
-                parts[f"{written}:{type_}" if type_ else written].append("")
-            else:
-                parts[f":{type_}"].append(written)
-        members = []
-        for part, keys in parts.items():
-            if not keys[0]:
-                members.append(part)
-            elif len(keys) == 1:
-                members.append(keys[0] + part)
-            else:
-                members.append(f"({','.join(keys)}){part}")
-        if len(chosen) < len(record.node.members):
-            members.append(_keys(len(record.node.members) - len(chosen), "more "))
-        if record.rest is not None:
-            # Of several objects, the number of all their keys together would say little.
-            count = f"({len(record.node.rest_keys):,})" if record.node.is_single else ""
-            members.append(f"*{count}:{self._type(record.rest, levels + 1)}")
-        return f"{{{','.join(members)}}}"
+            is_whole = self._look_into(record) and is_whole
+            for changed in self._types.take_changed():
+                self._left += self._spent.pop(changed, 0)
+                changed.members = {}
+                self._push(changed)
+        return is_whole
+
+    def _push(self, record: Record) -> None:
+        rank = self._ranks[record] - record.weight
+        heappush(self._pending, (rank, len(self._ranks) + len(self._spent), record))
+
+    def _meet(self, type_: Type, rank: float) -> int:
+        """Note the records of a type, and return its characters, with each record as a stub."""
+        size = 0
+        for _ in range(_LEVELS):
+            size += 4 * (type_.kinds & ~CONTAINER).bit_count() + 2
+            record = type_.record
+            below = type_.items
+            if record is not None:
+                is_new = record not in self._ranks
+                size += _STUB if is_new else _NAME
+                self._ranks[record] = min(rank, self._ranks.get(record, rank))
+                if record not in self._spent:
+                    self._push(record)  # again, because more objects make it weigh more
+                if is_new and record.rest is not None:
+                    size += self._meet(record.rest, rank + _MAP) if below is not None else 0
+                    below = below or record.rest
+                    rank += _MAP
+            if below is None:
+                break
+            type_ = below
+        return size
+
+    def _look_into(self, record: Record) -> bool:
+        """Look into as many members of a record as there is room for; return whether these are all."""
+        node, rank = record.node, self._ranks[record] + 1
+        required = node.required or ()
+        keys = [key for key in node.members if key in required] + [key for key in node.members if key not in required]
+        left, hidden = self._left + _STUB, 0
+        most = left - (4 * _STUB if node.rest is not None else 0)
+        for at, key in enumerate(keys):
+            cost = len(key) + 3 + _least(node.members[key])
+            if cost > most:
+                hidden = len(keys) - at
+                break
+            cost = len(key) + 2 + self._meet(self._types.member(record, key), rank)
+            most -= cost
+            left -= cost
+        if node.rest is not None and record.members:
+            # A member that is not written counts as one of the keys that are data, of which only the common type is written.
+            rest = [node.rest, *(node.members[key] for key in keys[len(keys) - hidden :])]
+            record.rest = self._types.of(self._types.merged(rest))
+            record.folded = len(node.rest_keys) + hidden
+            left -= self._meet(record.rest, rank - 1 + _MAP)
+        if record.members:
+            self._spent[record] = self._left - left
+            self._left = left
+        return not hidden
 
 
-def _mark(type_: Type) -> str | None:
-    """Return the type if it is one scalar type, which may be left out."""
-    kinds = type_.kinds
-    return next((word for kind, word in _SCALARS if kinds == kind), "num" if kinds == INTEGER | NUMBER else None)
+def _least(node: Node) -> int:
+    """Return the characters of the shortest type of a place."""
+    return 3 * (node.kinds & ~CONTAINER).bit_count() + (_STUB if node.kinds & OBJECT else 2)
 
 
-def weight(record: Record) -> float:
-    """Return by how many levels nearer to the top a record counts because there are many objects of its shape."""
-    return 0.8 * log10(max(record.node.objects, 1))
-
-
-def _keys(count: int, more: str = "") -> str:
-    return f"{count:,} {more}{'key' if count == 1 else 'keys'}"
-
-
-def _named(hint: str, taken: set[str]) -> str:
-    """Return a name for a shape, by the key under which it is first met: `PullRequest` for `pull_request`."""
-    words = re.findall(r"[A-Za-z][a-z0-9]*", hint)[:3]
-    name = "".join(word[0].upper() + word[1:] for word in words)[:24] or "Shape"
-    numbered, number = name, 1
-    while numbered in taken:
-        number += 1
-        numbered = f"{name}{number}"
-    return numbered
+def _covers(wide: Node, narrow: Node, levels: int = 12) -> bool:
+    """Tell whether all that a node says holds if another one says it, so that the other need not be merged with it."""
+    if wide is narrow:
+        return True
+    if narrow.kinds & ~wide.kinds or narrow.is_cut or not levels or narrow.rest is not None:
+        return False
+    if not (wide.required or set()) <= (narrow.required or set()) and narrow.objects:
+        return False
+    if narrow.items is not None and (wide.items is None or not _covers(wide.items, narrow.items, levels - 1)):
+        return False
+    return all(
+        key in wide.members and _covers(wide.members[key], member, levels - 1) for key, member in narrow.members.items()
+    )

@@ -33,7 +33,7 @@ from byref.policy import INTERPRETER
 from byref.policy.routes import Route
 from byref_sandbox.values.data import at_path
 
-_SCHEMA_SHARE: Final = 0.5
+_SCHEMA_SHARE: Final = 0.6
 """The schema's share of the tokens that the fixed parts leave, if schema and example need more than these."""
 _LISTING_SHARE: Final = 0.25
 """Share of the budget for the names of variables; further variables are only counted."""
