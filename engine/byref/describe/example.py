@@ -140,6 +140,7 @@ class _Choice:
         self._pending: list[tuple[float, int, int, _Object | _Array, Callable[[_Part], None]]] = []
         self._count = 0
         self._seen: set[Record] = set()
+        self._weights: dict[Record, float] = {}
         self.is_complete = True
 
     def of(self, value: object) -> _Part:
@@ -176,12 +177,12 @@ class _Choice:
         if kind is dict and value:
             record = type_.record if type_ is not None else None
             part = _Object(value, record, only)
-            rank = depth - (record.weight if record is not None else 0) + later
+            rank = depth - self._weight(record) + later
         elif (kind is list or kind is Rows) and len(value):
             items = type_.items if type_ is not None else None
             part = _Array(value, items)
             record = items.record if items is not None else None
-            rank = depth - (record.weight if record is not None else 0) + later
+            rank = depth - self._weight(record) + later
         else:
             scalar = _Scalar(value)
             cost += scalar.size(self._most)
@@ -194,6 +195,10 @@ class _Choice:
         self._count += 1
         heappush(self._pending, (rank, self._count, depth, part, place))
         return True
+
+    def _weight(self, record: Record | None) -> float:
+        """Return the weight of a record as it was when it was first met, so that of equal ones the first one comes first."""
+        return 0 if record is None else self._weights.setdefault(record, record.weight)
 
     def _open_object(self, part: _Object, depth: int, attach: Callable[[_Part], None]) -> None:
         record, value = part.record, part.value

@@ -22,7 +22,7 @@ _SCALARS: Final = ((STRING, "str"), (INTEGER, "int"), (NUMBER, "num"), (BOOLEAN,
 _LEVELS: Final = 60
 """Maximum levels of arrays, maps and objects that are written."""
 _SHORT: Final = 16
-"""Characters up to which a shape is repeated rather than named."""
+"""Characters up to which a shape is repeated rather than named, if it is quite the same everywhere."""
 _UNMARKED: Final = 5
 """Minimum keys of the most frequent scalar type that makes it worth leaving out."""
 _GROUPED: Final = 200
@@ -80,7 +80,7 @@ class _Writing:
         taken: set[str] = set()
         for record, visits in self._visits.items():
             is_long = sum(len(key) + 2 for key in record.members) > _SHORT
-            if visits > 1 and record.members and (is_long or record in self._recursive):
+            if visits > 1 and record.members and (is_long or record.is_varied or record in self._recursive):
                 names[record] = _name(self._hints[record], taken)
                 taken.add(names[record])
         return names

@@ -78,6 +78,8 @@ class Record:
         self.node = node
         self.joined = 1
         """The number of places that made it."""
+        self.is_varied = False
+        """Whether what it says holds of all its places together, but less would do for one of them."""
         self.members: dict[str, Type] = {}
         """The members that were looked into."""
         self.rest: Type | None = None
@@ -97,7 +99,6 @@ class Outline:
     def __init__(self, node: Node, value: object) -> None:
         self.node = node
         self._lengths: dict[int, int] = {}
-        self._folded: dict[int, tuple[Node, Node]] = {}
         self._merged: dict[tuple[int, ...], tuple[Sequence[Node], Node]] = {}
         self._measure(node, value, 0)
 
@@ -114,13 +115,6 @@ class Outline:
     def length(self, node: Node) -> int | None:
         """Return the length of the array at a place, if it is the only one there."""
         return self._lengths.get(id(node))
-
-    def as_map(self, node: Node) -> Node:
-        """Return the node with members that are data folded; see `maps.as_map`."""
-        known = self._folded.get(id(node))
-        if known is None:
-            known = self._folded[id(node)] = node, as_map(node)
-        return known[1]
 
     def merge(self, nodes: Sequence[Node]) -> Node:
         """Return one node for several; see `nodes.merge`."""
@@ -205,7 +199,7 @@ class Types:
         return changed
 
     def _record(self, node: Node) -> Record:
-        node = self._outline.as_map(node)
+        node = as_map(node)
         keys = frozenset(node.members)
         if node.rest is not None or not keys:
             record = Record(node)
@@ -215,8 +209,11 @@ class Types:
         alike = self._alike(keys)
         if alike is None:
             alike = self._records[keys] = Record(node)
-        elif not _covers(alike.node, node):
+        elif _covers(alike.node, node):
+            alike.is_varied = alike.is_varied or not _covers(node, alike.node)
+        else:
             alike.joined += 1
+            alike.is_varied = True
             alike.node = self._outline.merge([alike.node, node])
             if alike.members:
                 self._changed.add(alike)

@@ -160,8 +160,8 @@ class Policy:
     """The settings that say which outputs are too big, and what happens to them.
 
     Sizes are UTF-8 bytes of the text that the model would read; tokens are counted by the engine's counter. Defaults are those
-    of the reference systems. `Policy()` is the preset `Policy.variables()` with two knobs that the preset's document does not
-    have: a bound on text that passes whole, `wholesale_tokens`, and `keep_tokens`.
+    of the reference systems. `Policy()` is the preset `Policy.variables()` with three knobs that this preset's document does not
+    have: an envelope form of its own, `outline`; a bound on text that passes whole, `wholesale_tokens`; and `keep_tokens`.
 
     Raises:
         ConfigurationError: a knob is unknown or out of range, or two of them contradict each other.
@@ -178,8 +178,9 @@ class Policy:
     passes text whole up to the ceiling."""
     wholesale_tokens: int | None = 20_000
     """Tokens above which `plaintext="auto"` truncates text, even if there is room for it; None: only the other bounds apply."""
-    envelope_form: EnvelopeForm = "variables"
-    """The form of an artifact's envelope; the presets of the same name set it."""
+    envelope_form: EnvelopeForm = "outline"
+    """The form of an envelope. `outline` shows the whole shape, values that code needs, and one complete record; the presets of the
+    other names set theirs."""
     schema_form: SchemaForm = "short"
     """How the envelope form `outline` writes the schema: in a short notation, or as JSON Schema. The other forms have their own."""
     context_percentage: float | None = 0.25
@@ -199,11 +200,12 @@ class Policy:
     """An output that passes whole is also stored and bound to a variable if it has so many tokens or more, so that code can
     compute with it, and `$name` hands it to another tool; None: never. It passes unaltered, and counts against the quotas."""
     preview_tokens: int = 1_000
-    """Maximum tokens of a preview. In the form `variables`, an output below 200,000 tokens gets a share of it, at least 100."""
+    """Maximum tokens of a preview; in the form `outline`, of the whole envelope, but at least 300. In the form `variables`, an output
+    below 200,000 tokens gets a share of it, at least 100."""
     preview_chars: int = 200
     """Characters of the preview in a pointer's envelope."""
     envelope_tokens: int | None = None
-    """Maximum tokens of the whole envelope; None: `preview_tokens` + 200."""
+    """Maximum tokens of the whole envelope; None: `preview_tokens`, in forms other than `outline` with 200 more."""
     truncate_tokens: int = 2_500
     errors: Errors = "truncate"
     """A tool's error text is never replaced by a reference: it is cut to head and tail above `truncate_tokens`, or always
@@ -267,10 +269,10 @@ class Policy:
     def variables(cls, **knobs: Any) -> Self:
         """Return the preset of variable passing: structured data becomes variables of the code interpreter.
 
-        It is the default policy without the bound on text that passes whole, and without variables for outputs that pass:
+        Envelopes have the form `variables`; there is no bound on text that passes whole, and no variable for outputs that pass:
         `wholesale_tokens` and `keep_tokens` are None.
         """
-        return cls(wholesale_tokens=None, keep_tokens=None).override(**knobs)
+        return cls(envelope_form="variables", wholesale_tokens=None, keep_tokens=None).override(**knobs)
 
     @classmethod
     def references(cls, **knobs: Any) -> Self:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from byref.artifacts import variables
 from byref.content import Block
+from byref.describe.cuts import plain
 from byref.describe.example import Example, example
 from byref.describe.jsontext import compact
 from byref.describe.tables import tables
@@ -35,9 +36,9 @@ from byref_sandbox.values.data import at_path
 
 _SCHEMA_SHARE: Final = 0.6
 """The schema's share of the tokens that the fixed parts leave, if schema and example need more than these."""
-_LISTING_SHARE: Final = 0.25
+_LISTING_SHARE: Final = 0.18
 """Share of the budget for the names of variables; further variables are only counted."""
-_VALUES_SHARE: Final = 0.25
+_VALUES_SHARE: Final = 0.18
 """Maximum share of the tokens that the fixed parts leave for what is said of values."""
 _MOST_OF_VALUES: Final = 120
 """Maximum tokens of what is said of values: what says most comes first, and soon the rest says little."""
@@ -49,6 +50,8 @@ _SHORTEST: Final = 6
 """Tokens of the shortest fact."""
 _OMITTED: Final = 16
 """Tokens reserved for `omitted`."""
+_LEAST_BUDGET: Final = 300
+"""Minimum of the budget that follows from the policy's `preview_tokens`."""
 _LEAST: Final = 16
 """Minimum tokens of an example."""
 _SHORT_BELOW: Final = 300
@@ -60,6 +63,8 @@ class _OutlineBuilder(Builder):
 
     def __init__(self, brief: Brief) -> None:
         super().__init__(brief, brief.bounded_budget)
+        if brief.policy.envelope_tokens is None:
+            self.budget = min(self.budget, max(brief.policy.preview_tokens, _LEAST_BUDGET) // brief.share)
         [measured] = brief.blocks
         assert isinstance(measured.piece.block, Block) and measured.schema is not None
         self._value: Any = measured.piece.block.outline
@@ -98,7 +103,7 @@ class _OutlineBuilder(Builder):
         self._example = self._exampled(room - used)
         left = room - used - (0 if self._example is None else self._example.tokens)
         if not is_whole and left > room // 16:
-            self._shape, used, _ = self._shaped(used + left)
+            self._shape, _, _ = self._shaped(used + left)
         shown = None if self._example is None else self._example.value
         self._values, _ = self._said(beside(self._facts, shown), reserved)
 
@@ -110,7 +115,7 @@ class _OutlineBuilder(Builder):
         # Most of the first facts fit, so they are tried together; one that is too long is left out for shorter ones.
         step, at = _AT_ONCE, 0
         while at < len(facts) and budget - tokens > _SHORTEST:
-            more = listed([*taken, *facts[at : at + step]])
+            more = plain(listed([*taken, *facts[at : at + step]]))
             counted = self.count(compact({"values": more}))
             if counted <= budget:
                 taken += facts[at : at + step]
