@@ -95,14 +95,22 @@ def blocks() -> list[dict[str, Any]]:
 def envelopes(desk: Desk) -> Iterator[Told]:
     """What stands in the place of an output."""
     page, log = json.dumps(customers()), prose(20_000)
-    yield Told("`variables`, structured", desk.read_of(page, Policy(**SMALL)))
-    yield Told("the same, run again", desk.read_of(page, Policy(**SMALL), again=True))
+    large = SMALL | {"envelope_tokens": None, "preview_tokens": 1_000}
+    yield Told("`outline`, structured", desk.read_of(page, Policy(**large)))
+    yield Told("the same, run again", desk.read_of(page, Policy(**large), again=True))
     yield Told("the same, `envelope_tokens=220`", desk.read_of(page, Policy(**SMALL | {"envelope_tokens": 220})))
     yield Told("the same, `envelope_tokens=100`", desk.read_of(page, Policy(**SMALL | {"envelope_tokens": 100})))
-    airy = json.dumps([[[[[i]]]] for i in range(100)], indent=1)
-    yield Told("a preview that shows all", desk.read_of(airy, Policy(max_result_tokens=200, min_threshold_bytes=0)))
-    yield Told("`variables` without the interpreter", desk.read_of(page, Policy(**SMALL), READERS))
-    yield Told("with `get_artifact` alone", desk.read_of(page, Policy(**SMALL), ["get_artifact"]))
+    yield Told('`schema_form="json-schema"`', desk.read_of(page, Policy(schema_form="json-schema", **large)))
+    yield Told("`outline` without the interpreter", desk.read_of(page, Policy(**large), READERS))
+    old, airy = Policy.variables(**SMALL), json.dumps([[[[[i]]]] for i in range(100)], indent=1)
+    yield Told("`variables`, structured", desk.read_of(page, old))
+    yield Told("the same, run again", desk.read_of(page, old, again=True))
+    yield Told("the same, `envelope_tokens=220`", desk.read_of(page, old.override(envelope_tokens=220)))
+    yield Told("the same, `envelope_tokens=100`", desk.read_of(page, old.override(envelope_tokens=100)))
+    all_of_it = Policy.variables(max_result_tokens=200, min_threshold_bytes=0)
+    yield Told("a preview that shows all", desk.read_of(airy, all_of_it))
+    yield Told("`variables` without the interpreter", desk.read_of(page, old, READERS))
+    yield Told("with `get_artifact` alone", desk.read_of(page, old, ["get_artifact"]))
     small = {"max_result_tokens": 1_000}
     yield Told("`references`, structured", desk.read_of(page, Policy.references(**small)))
     yield Told("`references`, text", desk.read_of(log, Policy.references(**small)))
@@ -361,11 +369,12 @@ def test_no_reply_names_a_tool_that_is_not_there(local: Engine, tenant: str, too
     [
         (Policy.references(context_percentage=0.05), 500, False),
         (Policy.pointers(max_output_bytes=40_000), 600, False),
-        (Policy(preview_tokens=100), 1_200, True),
-        (Policy(preview_tokens=100, tools=tuple(READERS)), 1_200, True),
-        (Policy(), 4_500, True),
+        (Policy.variables(preview_tokens=100), 1_200, True),
+        (Policy.variables(preview_tokens=100, tools=tuple(READERS)), 1_200, True),
+        (Policy.variables(), 4_500, True),
+        (Policy(), 1_400, False),
     ],
-    ids=["references", "pointers", "variables", "artifact", "default"],
+    ids=["references", "pointers", "variables", "artifact", "whole variables", "default"],
 )
 def test_a_page_of_49_kilobytes(local: Engine, tenant: str, policy: Policy, most: int, rows: bool) -> None:
     page = customers()
@@ -376,6 +385,8 @@ def test_a_page_of_49_kilobytes(local: Engine, tenant: str, policy: Policy, most
         assert envelope["preview"]["rows"][0] == page["rows"][0]
         assert envelope["preview"]["rows"][-1] == page["rows"][-1]
         assert (envelope["preview"]["next_cursor"], envelope["preview"]["total"]) == ("eyJwYWdlIjoyfQ==", 12_345)
+    elif "schema" in envelope:
+        assert envelope["preview"]["rows"] == [page["rows"][0], "... 499 more ..."]
     elif "shape" in envelope:
         assert envelope["shape"].keys() == page.keys()
 

@@ -26,7 +26,7 @@ def test_what_is_in_a_session(run: Run, users: Path) -> None:
     assert json.loads(run("show", "users_2").out) == RECORDS
     assert json.loads(run("show", "$users").out)["next_cursor"] == "abc"
     assert run("show", shown["artifacts"][0]["id"], "--json").json["schema"]["type"] == "object"
-    assert json.loads(run("show", "1").out)["omitted"]["items"]
+    assert json.loads(run("show", "1").out)["omitted"]["tokens"]
     assert run("show", "1", "--json").json["route"] == "variables"
     missing = run("show", "nothing")
     assert missing.code == 1

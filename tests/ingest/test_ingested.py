@@ -70,10 +70,10 @@ def described(artifact: Artifact) -> dict[str, Any]:
     return {name: getattr(artifact, name) for name in names.split()}
 
 
-@pytest.mark.parametrize("form", ["variables", "references", "pointers", "previews"])
+@pytest.mark.parametrize("form", ["outline", "variables", "references", "pointers", "previews"])
 @pytest.mark.parametrize("content", [TEXT, JSON, json.dumps(page(9_000))], ids=["text", "array", "object"])
 def test_the_model_reads_what_it_would_of_the_whole(engine: Engine, tenant: str, form: str, content: str) -> None:
-    policy = Policy() if form == "variables" else Policy(envelope_form=form)  # type: ignore[arg-type]
+    policy = Policy(envelope_form=form)  # type: ignore[arg-type]
     whole = engine.session("whole", tenant=tenant, policy=policy).process(content, tool="t")
     session = engine.session("stream", tenant=tenant, policy=policy)
     streamed = session.process(pieces(content.encode()), tool="t")

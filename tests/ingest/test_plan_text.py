@@ -249,7 +249,7 @@ def test_deep_json_beside_much_else_is_described_around_it(chat: Session) -> Non
     envelope = chat.process(text, tool="t").envelope
     assert envelope is not None
     assert envelope["omitted"]["deeper"].startswith("tree.k.k.k") and envelope["preview"]["total"] == 3_000
-    assert set(envelope["schema"]["properties"]) == {"rows", "tree", "total"}
+    assert envelope["schema"].startswith("{rows:[3,000 of {") and "tree:" in envelope["schema"]
 
 
 def test_a_large_stream_that_nests_deeply_is_structured(chat: Session) -> None:

@@ -176,7 +176,7 @@ ONE_GATE = {
     "keep_tokens": None,
 }
 PRESETS: dict[str, dict[str, Any]] = {
-    "variables": {"wholesale_tokens": None, "keep_tokens": None},
+    "variables": {"envelope_form": "variables", "wholesale_tokens": None, "keep_tokens": None},
     "references": {
         "envelope_form": "references",
         "plaintext": "artifact",
@@ -201,7 +201,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 DEFAULTS = {
     "enabled": True, "mode": "auto", "plaintext": "auto", "wholesale_tokens": 20_000,
-    "envelope_form": "variables", "schema_form": "short", "context_percentage": 0.25, "min_threshold_bytes": 4_096, "max_threshold_bytes": 1_048_576, "headroom_percentage": 0.70, "max_result_tokens": 7_000,
+    "envelope_form": "outline", "schema_form": "short", "context_percentage": 0.25, "min_threshold_bytes": 4_096, "max_threshold_bytes": 1_048_576, "headroom_percentage": 0.70, "max_result_tokens": 7_000,
     "max_output_bytes": None, "keep_tokens": 500, "preview_tokens": 1_000, "preview_chars": 200, "envelope_tokens": None,
     "truncate_tokens": 2_500, "errors": "truncate", "on_storage_failure": "truncate", "default_context_window": 128_000,
     "reply_tokens": 4_000, "image_tokens": 1_600, "trusted_instructions": "mappers",

@@ -21,7 +21,7 @@ from byref.describe.room import size_within
 from byref.describe.rows import Rows, ends
 from byref.describe.search import most_within
 
-_STRINGS: Final = (60, 40, 28, 20)
+_STRINGS: Final = (48, 32, 20)
 """Characters of a string to try in turn: the first with which everything fits, or else the last."""
 _CANDIDATES: Final = 24
 """Elements at the beginning of an array, and entries of a map, that are compared."""

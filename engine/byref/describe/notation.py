@@ -44,6 +44,8 @@ class _Writing:
         self._visit(root, "", set(), 0)
         self._names = self._named()
         self._defined: set[Record] = set()
+        self._shared = 0
+        """Records of several places around what is being written: no length in them holds everywhere."""
         [(mark, count)] = self._marks.most_common(1) or [("", 0)]
         self._unmarked = mark if count >= _UNMARKED else None
         self.text = self._type(root, 0)
@@ -80,7 +82,7 @@ class _Writing:
         taken: set[str] = set()
         for record, visits in self._visits.items():
             is_long = sum(len(key) + 2 for key in record.members) > _SHORT
-            if visits > 1 and record.members and (is_long or record.is_varied or record in self._recursive):
+            if record.members and (record.is_varied or (visits > 1 and (is_long or record in self._recursive))):
                 names[record] = _name(self._hints[record], taken)
                 taken.add(names[record])
         return names
@@ -91,7 +93,7 @@ class _Writing:
         kinds = type_.kinds & ~INTEGER if type_.kinds & NUMBER else type_.kinds
         words = [word for kind, word in _SCALARS if kinds & kind]
         if kinds & ARRAY:
-            length = "" if type_.length is None else f"{type_.length:,} of "
+            length = "" if type_.length is None or self._shared else f"{type_.length:,} of "
             words.append("[]" if type_.items is None else f"[{length}{self._type(type_.items, levels + 1)}]")
         if type_.record is not None:
             words.append(self._record(type_.record, type_.keys, levels))
@@ -103,12 +105,14 @@ class _Writing:
         if not record.members and record.rest is None:
             return f"{{{_keys(keys)}}}" if keys else "{}"
         name = self._names.get(record)
-        if name is None:
-            return self._body(record, levels)
-        if record in self._defined:
+        if name is not None and record in self._defined:
             return name
         self._defined.add(record)
-        return f"{name}={self._body(record, levels)}"
+        is_shared = self._visits[record] > 1
+        self._shared += is_shared
+        body = self._body(record, levels)
+        self._shared -= is_shared
+        return body if name is None else f"{name}={body}"
 
     def _body(self, record: Record, levels: int) -> str:
         # Keys of one type are written together, at the place of the first.
@@ -130,7 +134,7 @@ class _Writing:
             members.append(part if not keys else keys[0] + part if len(keys) == 1 else f"({','.join(keys)}){part}")
         if record.rest is not None:
             # Of several objects, the number of all their keys together would say little.
-            count = f"({record.folded:,})" if record.node.is_single else ""
+            count = f"({record.folded:,})" if record.node.is_single and not self._shared else ""
             members.append(f"*{count}:{self._type(record.rest, levels + 1)}")
         elif len(record.members) < len(record.node.members):
             members.append(_keys(len(record.node.members) - len(record.members), "more "))

@@ -30,7 +30,7 @@ _FEW: Final = 6
 """Objects with fewer keys are of one shape only if all keys are equal."""
 _RECORDS: Final = 200
 """Maximum records that a new place is compared with."""
-_JOINED: Final = 24
+_JOINED: Final = 8
 """Maximum places that change one record. In a tree of comments, say, each level of replies may be one."""
 _MEASURED: Final = 64
 """Members of an object among which arrays are measured, at each of so many levels:"""
@@ -149,7 +149,7 @@ class Types:
         self._known: dict[int, tuple[Node, Type]] = {}
         self._records: dict[frozenset[str], Record] = {}
         self._changed: set[Record] = set()
-        """Records that were looked into before another place joined them."""
+        """Records that another place has joined: if they were looked into, they have to be again."""
         self.root = self.of(outline.node)
 
     def of(self, node: Node) -> Type:
@@ -215,8 +215,7 @@ class Types:
             alike.joined += 1
             alike.is_varied = True
             alike.node = self._outline.merge([alike.node, node])
-            if alike.members:
-                self._changed.add(alike)
+            self._changed.add(alike)
             self._records[frozenset(alike.node.members)] = alike
         return alike
 
@@ -248,7 +247,7 @@ class _Looking:
             if record in self._spent or not record.node.members:
                 continue
             is_whole = self._look_into(record) and is_whole
-            for changed in self._types.take_changed():
+            for changed in self._types.take_changed() & self._ranks.keys():
                 self._left += self._spent.pop(changed, 0)
                 changed.members = {}
                 self._push(changed)

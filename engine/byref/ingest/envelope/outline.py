@@ -36,7 +36,7 @@ from byref_sandbox.values.data import at_path
 
 _SCHEMA_SHARE: Final = 0.6
 """The schema's share of the tokens that the fixed parts leave, if schema and example need more than these."""
-_LISTING_SHARE: Final = 0.18
+_LISTING_SHARE: Final = 0.14
 """Share of the budget for the names of variables; further variables are only counted."""
 _VALUES_SHARE: Final = 0.18
 """Maximum share of the tokens that the fixed parts leave for what is said of values."""
@@ -214,7 +214,11 @@ class OutlineVariablesBuilder(_OutlineBuilder):
         if type(self._value) is dict and len(self._value) == 1:
             named.sort(key=lambda one: one[1].rows is None)  # stable: the whole stays before other members
         for name, part in named:
-            about = part.shape if part.path in ((), (name,)) else f"{part.shape}, at {part.place}"
+            about = part.shape
+            if len(part.path) > 1:
+                about = about.partition(" of ")[0]  # the schema says more of it, at its place
+            if part.path not in ((), (name,)):
+                about += f", at {part.place}"
             if part.columns:
                 about += f", with {' and '.join(part.columns)}"
             room -= self.count(name + about) + 4
