@@ -50,7 +50,10 @@ COLUMNS: dict[str, tuple[list[Any], Any]] = {
     "one word": (["EUR"] * 5, "always EUR"),
     "words, nulls and empty strings": (["a", "b", "", None] * 4, "a 4, b 4, '' 4, null 4"),
     "only empty strings": ([""] * 4, "always ''"),
-    "many words": ([f"city{n % 40}" for n in range(400)] + ["Oslo"] * 50, "41 values: Oslo 50, city0 10, city1 10, city2 10, …"),
+    "many words": (
+        [f"city{n % 40}" for n in range(400)] + ["Oslo"] * 50,
+        "41 values: Oslo 50, city0 10, city1 10, city2 10, …",
+    ),
     "long words": (["x" * 60, "y" * 60] * 5, None),
     "a long word among others": (["y", "x" * 60, "z"] * 5, f"y 5, '{'x' * 40}…' 5, z 5"),
     "prose": ([f"once {n} upon a time " * 20 for n in range(50)], None),
