@@ -63,7 +63,7 @@ LASTING: list[Lasting] = []
 
 def lasting(*arguments: Any, **options: Any) -> Sandbox:
     """Give whoever asks for one as it comes the shared sandbox, and one of its own to whoever asks for a special one."""
-    if arguments or options not in ({}, {"jail": "full"}):
+    if arguments or {name: value for name, value in options.items() if value} not in ({}, {"jail": "full"}):
         return Sandbox(*arguments, **options)
     if not LASTING:
         LASTING.append(Lasting(LIMITS))
