@@ -271,6 +271,40 @@ whole says INCOMPLETE, or *truncated* in the very place of what is missing, with
 on with" and the arguments to give. A number that is to be given back, a line or an offset, is written as digits; a count has
 thousands separators, except where a reference system's own form has none (`more chars`, `bytes]`). No text names a tool that
 the session does not have.
+
+## The outline
+
+`Policy()` shows an outline of structured data. Its `schema` is the shape of all of the data, in a notation that explains itself:
+
+- `str int num bool null` are types, and `a|b` is either; `[type]` is an array, `[160 of type]` one of that length;
+- `{key:type,…}` is an object; `key?` is not in every one of the objects; `(a,b):type` are two keys of one type;
+- `{*:type}` is a map, an object whose keys are data, and `{*(554):type}` one of 554 keys; beside other keys, `*` is every further
+  key;
+- `User={…}` names the shape of an object at its first place; `User` is then an object of this shape. It says what holds of all
+  objects of the shape: `key?` may be in each of those at one place;
+- `; unmarked: str` at the end gives the type of all keys that stand without one;
+- `{12 keys}`, `12 more keys` and `…` stand for what did not fit, or nests too deeply.
+
+The same places are written in paths: `data.*.stats`, `$[].user.login`; keys that are no identifiers are JSON strings.
+
+`values` says what code has to know of values, exactly or of a sample that it names. `preview` shows of every array and map one
+complete element, the first if it is nearly as full as the fullest, and of a second one only what the first lacks; the last one is
+shown where a time orders them. `... 498 more ...` stands for elements, `"...": "3 more keys"` for members, `… +70 chars` for the
+end of a string, all of them exact; of links that begin alike, and of members that hold the same, the first two are shown.
+`omitted` has the tokens that are not shown.
+
+An envelope takes at most `preview_tokens`, and half of what it stands for. Names of variables have 14 % of that, values 18 % of
+what is left, at most 120 tokens, the schema 60 % of the rest, the example what remains; what one of them does not need, the others
+get. Where that is too little, they give way in this order:
+
+1. shape: equal and nearly equal objects are written once, however small the data is;
+2. example: strings are cut to 48, 32, then 20 characters; objects of a shape that was shown before have two members; then whole
+   objects are left out, those furthest from the top and of which there are fewest first;
+3. shape: objects are written as `{12 keys}` in the same order, then members that not all objects have, then the last members;
+4. values: the least telling ones; names: the last ones, which are counted;
+5. words: below 300 tokens the instruction has no example, below 150 it does not say how to hand data on.
+
+Nothing that is written is untrue at any step.
 """
 
 
@@ -312,7 +346,7 @@ def test_what_is_not_whole_says_so(texts: dict[str, list[Told]]) -> None:
 
 
 TOOL_SETS = [list(names) for n in range(9) for names in itertools.combinations(TOOL_NAMES, n)]
-FORMS = ["variables", "references", "pointers", "previews"]
+FORMS = ["outline", "variables", "references", "pointers", "previews"]
 MODES = ["auto", "variables", "artifact", "truncate"]
 
 
@@ -325,11 +359,11 @@ def missing(text: str, tools: list[str]) -> list[str]:
 @pytest.mark.parametrize("form", FORMS)
 def test_no_text_names_a_tool_that_is_not_there(local: Engine, tenant: str, form: str, mode: str, step: int) -> None:
     gate = {"max_output_bytes": 300} if form == "pointers" else {"max_result_tokens": 60, "min_threshold_bytes": 0}
-    policy = getattr(Policy, form)(mode=mode, preview_tokens=20, image_tokens=None, truncate_tokens=60, **gate)
+    policy = getattr(Policy, form, Policy)(mode=mode, preview_tokens=20, image_tokens=None, truncate_tokens=60, **gate)
     structured, text = records(40), prose(2_000)
     image = blocks()[2]
     routes = set()
-    first = FORMS.index(form) + 4 * MODES.index(mode)  # each form and mode begins at sets of its own
+    first = FORMS.index(form) + 5 * MODES.index(mode)  # each form and mode begins at sets of its own
     for number, tools in enumerate(TOOL_SETS[first % step :: step]):
         session = Desk(local, tenant).open(policy, tools)
         mixed = [{"type": "text", "text": json.dumps(structured)}, {"type": "text", "text": text}, image]
@@ -402,7 +436,7 @@ def test_a_log_of_200_kilobytes_under_pointers(local: Engine, tenant: str) -> No
 @pytest.mark.slow
 def test_the_words_leave_room_in_the_smallest_budget(local: Engine, tenant: str, form: str, budget: int) -> None:
     gate = {"max_output_bytes": 300} if form == "pointers" else {"max_result_tokens": 60}
-    policy = getattr(Policy, form)(envelope_tokens=budget, **gate)
+    policy = getattr(Policy, form, Policy)(envelope_tokens=budget, **gate)
     page = customers(100)
     for tools in (None, READERS, ["get_artifact", "list_artifacts"], list(TOOL_NAMES)):
         session = Desk(local, tenant).open(policy, tools)
