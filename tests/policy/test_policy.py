@@ -237,9 +237,10 @@ def test_presets_take_every_knob(preset: str, name: str) -> None:
     assert policy == getattr(Policy, preset)().override(**{name: OTHERS[name]})
 
 
-def test_the_default_is_the_preset_of_variables_with_two_knobs_more() -> None:
-    assert Policy() == Policy.variables(wholesale_tokens=20_000, keep_tokens=500) != Policy.variables()
-    assert hash(Policy()) == hash(Policy.variables(wholesale_tokens=20_000, keep_tokens=500))
+def test_the_default_is_the_preset_of_variables_with_three_knobs_more() -> None:
+    own = {"envelope_form": "outline", "wholesale_tokens": 20_000, "keep_tokens": 500}
+    assert Policy() == Policy.variables(**own) != Policy.variables()
+    assert hash(Policy()) == hash(Policy.variables(**own))
     assert len({Policy.variables(), Policy.references(), Policy.pointers(), Policy.previews(), Policy()}) == 5
 
 
@@ -527,7 +528,7 @@ def test_a_knob_of_one_tool_moves_its_outputs_alone(
 @pytest.mark.parametrize(
     ("knob", "value", "others", "output", "most"),
     [
-        ("preview_tokens", 100, {}, ROWS, 300),
+        ("preview_tokens", 100, {"mode": "variables", "envelope_form": "variables"}, ROWS, 300),
         ("envelope_tokens", 150, {}, ROWS, 150),
         ("truncate_tokens", 60, {"plaintext": "truncate"}, TEXT[100_000], 60),
         ("truncate_tokens", 60, {"mode": "truncate"}, ROWS, 60),
