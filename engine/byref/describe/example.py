@@ -46,8 +46,6 @@ _MARK: Final = 22
 """Characters of a mark for what was left out."""
 _GUESS: Final = 3
 _MOST: Final = 12
-_PLACES: Final = 3
-"""Maximum places that `omitted` names."""
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -63,7 +61,6 @@ class Example:
     """Whether nothing was left out."""
     is_complete: bool
     """Whether everything was shown that an example shows, though strings may be cut."""
-    omitted_items: dict[str, int]
 
 
 class _Scalar:
@@ -127,7 +124,8 @@ def _within(value: object, outline: Outline, room: int, measure: Callable[[str],
     shown = writing.shown(root)
     text = compact(shown)
     is_complete = choice.is_complete and (most == _STRINGS[0] or not writing.cuts)
-    return Example(shown, text, measure(text), not writing.cuts and not writing.gaps, is_complete, writing.omitted)
+    is_whole = not (choice.is_empty or writing.cuts or writing.gaps)
+    return Example(shown, text, measure(text), is_whole, is_complete)
 
 
 class _Choice:
@@ -142,6 +140,8 @@ class _Choice:
         self._seen: set[Record] = set()
         self._weights: dict[Record, float] = {}
         self.is_complete = True
+        self.is_empty = False
+        """Whether nothing was placed: there was no room, or it nests too deeply."""
 
     def of(self, value: object) -> _Part:
         root: list[_Part] = []
@@ -159,6 +159,7 @@ class _Choice:
                 self._open_object(part, depth, place)
             else:
                 self._open_array(part, depth, place)
+        self.is_empty = not root
         return root[0] if root else _Scalar("...")
 
     def _offer(
@@ -417,7 +418,6 @@ class _Writing:
         """Strings that were cut."""
         self.gaps = 0
         """Places at which something was left out."""
-        self.omitted: dict[str, int] = {}
 
     def shown(self, part: _Part) -> Any:
         if isinstance(part, _Scalar):
