@@ -238,6 +238,7 @@ class _Looking:
         self._ranks: dict[Record, float] = {}
         self._spent: dict[Record, int] = {}
         self._pending: list[tuple[float, int, Record]] = []
+        self._pushed = 0
 
     def all(self) -> bool:
         self._left -= self._meet(self._types.root, 0)
@@ -255,7 +256,8 @@ class _Looking:
 
     def _push(self, record: Record) -> None:
         rank = self._ranks[record] - record.weight
-        heappush(self._pending, (rank, len(self._ranks) + len(self._spent), record))
+        self._pushed += 1
+        heappush(self._pending, (rank, self._pushed, record))
 
     def _meet(self, type_: Type, rank: float) -> int:
         """Note the records of a type, and return its characters, with each record as a stub."""
