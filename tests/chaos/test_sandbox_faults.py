@@ -35,7 +35,7 @@ def test_a_root_that_does_not_come_up_is_no_error_of_ours(
 
 def test_a_root_that_does_not_come_up_is_waited_for_once_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not by one after the other: each would start another, and wait for that."""
-    monkeypatch.setattr(launch, "command", lambda *_: [sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    monkeypatch.setattr(launch, "command", lambda *_, **__: [sys.executable, "-S", "-c", "import time; time.sleep(60)"])
     monkeypatch.setattr(process, "START_SECONDS", 0.5)
     monkeypatch.setattr(pool, "ANSWER_SECONDS", 0.2)
 
@@ -51,10 +51,10 @@ def test_a_root_that_does_not_come_up_is_waited_for_once_by_all(monkeypatch: pyt
 
 
 def test_a_sandbox_can_be_closed_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "command", lambda *_: [sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    monkeypatch.setattr(launch, "command", lambda *_, **__: [sys.executable, "-S", "-c", "import time; time.sleep(60)"])
     with Sandbox() as sandbox, ThreadPoolExecutor(3) as threads:
         runs = [threads.submit(sandbox.run, "1") for _ in range(3)]
-        while sandbox._starting is None:
+        while sandbox._starting is None and not runs[0].done():
             time.sleep(0.01)
         began, starting = time.monotonic(), sandbox._starting
         sandbox.close()
