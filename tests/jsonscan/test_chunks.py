@@ -119,7 +119,7 @@ def test_what_is_freed_is_empty_or_small(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_freeing_leaves_the_envelope_whole(local: Engine, tenant: str) -> None:
-    policy = Policy(preview_tokens=50_000, envelope_tokens=60_000, max_result_tokens=1_000)
+    policy = Policy.variables(preview_tokens=50_000, envelope_tokens=60_000, max_result_tokens=1_000)
     value = {"small": list(range(50)), "inner": {"list": list(range(50))}, "big": records(1_000)}
     result = local.session("s", tenant=tenant, policy=policy).process(json.dumps(value), tool="t")
     assert result.route == "variables"
