@@ -14,7 +14,7 @@ from math import log10
 from typing import Final
 
 from byref.describe.maps import as_map
-from byref.describe.nodes import CONTAINER, OBJECT, Node, merge
+from byref.describe.nodes import CONTAINER, OBJECT, Node, merge, places
 from byref.describe.rows import Rows
 from byref.describe.search import most_within
 
@@ -37,6 +37,8 @@ _MEASURED: Final = 64
 _MEASURED_LEVELS: Final = 3
 _MAP: Final = 0.5
 """Levels that a map counts for; a member counts for one."""
+_MERGED: Final = 50_000
+"""Maximum places that are read to join shapes: a shape inside itself, level by level, would be read at each of its levels."""
 _GUESS: Final = 3
 """Characters per token for the first try; measuring corrects it."""
 _MOST: Final = 8
@@ -100,6 +102,7 @@ class Outline:
         self.node = node
         self._lengths: dict[int, int] = {}
         self._merged: dict[tuple[int, ...], tuple[Sequence[Node], Node]] = {}
+        self._left = _MERGED
         self._measure(node, value, 0)
 
     def fitted(self, budget: int, measure: Callable[[str], int]) -> Outlined | None:
@@ -123,6 +126,14 @@ class Outline:
         if known is None:
             known = self._merged[key] = nodes, merge(nodes)
         return known[1]
+
+    def joined(self, first: Node, second: Node) -> Node | None:
+        """Return one node for two; None if so much was joined already that it would take too long."""
+        if (id(first), id(second)) not in self._merged:
+            self._left -= sum(1 for one in (first, second) for _ in islice(places(one), max(self._left, 0) + 1))
+            if self._left < 0:
+                return None
+        return self.merge([first, second])
 
     def _measure(self, node: Node, value: object, depth: int) -> None:
         if type(value) is list or type(value) is Rows:
@@ -211,12 +222,14 @@ class Types:
             alike = self._records[keys] = Record(node)
         elif _covers(alike.node, node):
             alike.is_varied = alike.is_varied or not _covers(node, alike.node)
+        elif (joined := self._outline.joined(alike.node, node)) is None:
+            return Record(node)
         else:
             alike.joined += 1
             alike.is_varied = True
-            alike.node = self._outline.merge([alike.node, node])
+            alike.node = joined
             self._changed.add(alike)
-            self._records[frozenset(alike.node.members)] = alike
+            self._records[frozenset(joined.members)] = alike
         return alike
 
     def _alike(self, keys: frozenset[str]) -> Record | None:
