@@ -31,6 +31,8 @@ HERE = Path(__file__).resolve().parent
 NOTEBOOKS = HERE / "notebooks"
 MARK = "# %%"
 RESTARTS = 10
+FILE_PART = 40_000
+"""Bytes of a file that one call writes: four characters each, and code may have 200,000."""
 BOOKS = ("handbook", "pydata")
 PAGE = HERE.parents[1] / "docs" / "sandbox.md"
 BEGIN, END = "<!--- notebooks: written by `make notebooks WRITE=1` -->", "<!--- notebooks: end -->"
@@ -151,7 +153,10 @@ def _part(cells: Sequence[str], number: int, parts: int) -> Sequence[str]:
 def _give_files(session: Session, notebook: Notebook) -> None:
     for name, path in notebook.files.items():
         data = Path(path).read_bytes()
-        assert session.run(f"with open({name!r}, 'wb') as file:\n    file.write({data!r})\ndel file").error is None
+        for at in range(0, max(len(data), 1), FILE_PART):
+            part = data[at : at + FILE_PART]
+            code = f"with open({name!r}, {'ab' if at else 'wb'!r}) as file:\n    file.write({part!r})\ndel file"
+            assert session.run(code).error is None
 
 
 def _call(session: Session, code: str, run: Run) -> None:
