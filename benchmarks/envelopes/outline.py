@@ -38,6 +38,8 @@ class Node:
     shape: Shape | None = None
     is_optional: bool = False
     """Of a member: whether it is said not to be in every object."""
+    count: int | None = None
+    """Of an optional member: how many objects are said to have it."""
 
 
 def of_schema(schema: Any) -> Node:
@@ -140,12 +142,12 @@ class _Reader:
             else:
                 names = self._names()
                 for name, node in zip(names, self._typed(names), strict=True):
-                    node.is_optional = names[name]
+                    node.is_optional, node.count = names[name]
                     shape.members[name] = node
 
-    def _names(self) -> dict[str, bool]:
-        """The keys that stand here, one or several in brackets, and whether each is optional."""
-        names: dict[str, bool] = {}
+    def _names(self) -> dict[str, tuple[bool, int | None]]:
+        """The keys that stand here, one or several in brackets, whether each is optional, and in how many objects it is then."""
+        names: dict[str, tuple[bool, int | None]] = {}
         several = self._takes("(")
         while True:
             if self._text.startswith('"', self._at):
@@ -154,14 +156,16 @@ class _Reader:
                 name = found[0]
             else:
                 raise ValueError(f"no key at character {self._at}: {self._text[self._at : self._at + 40]!r}")
-            names[name] = self._takes("?")
+            is_optional = self._takes("?")
+            found = self._match(r"\(([\d,]+)\)") if is_optional else None
+            names[name] = is_optional, _number(found[1]) if found else None
             if not several:
                 return names
             if not self._takes(","):
                 self._needs(")")
                 return names
 
-    def _typed(self, names: dict[str, bool] | list[str]) -> list[Node]:
+    def _typed(self, names: dict[str, tuple[bool, int | None]] | list[str]) -> list[Node]:
         """A node for each key of one type."""
         if not self._takes(":"):
             nodes = [Node() for _ in names]

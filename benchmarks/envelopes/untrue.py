@@ -120,6 +120,8 @@ def _of_shape(
             yield f"schema: {path}.{name} is said to be there always; it is in {there[name]} of {len(objects)}"
         elif is_closed and member.is_optional and there[name] == len(objects):
             yield f"schema: {path}.{name} is said to be missing at times; it is in each of {len(objects)}"
+        elif member.count is not None and member.count != there[name]:
+            yield f"schema: {path}.{name} is said to be in {member.count}; it is in {there[name]}"
     others = there.keys() - shape.members.keys()
     if shape.count is not None and shape.count + shape.more != len(others):
         yield f"schema: {path} is said to have {shape.count} further keys; it has {len(others)}"

@@ -38,7 +38,7 @@ NOTATIONS: dict[str, tuple[object, str]] = {
         {"a": "x", "b": 1, "c": 1.5, "d": True, "e": None, "f": [1, "x"], "g": []},
         "{a:str,b:int,c:num,d:bool,e:null,f:[2 of str|int],g:[]}",
     ),
-    "an array at the top": ([{"a": 1}, {"a": 2.5, "b": None}], "[2 of {a:num,b?:null}]"),
+    "an array at the top": ([{"a": 1}, {"a": 2.5, "b": None}], "[2 of {a:num,b?(1):null}]"),
     "a union": ([1, "x", None, [True], {"a": 1}], "[5 of str|int|[bool]|{a:int}|null]"),
     "keys of one type": ({"x": 1, "y": 2, "z": "s"}, "{(x,y):int,z:str}"),
     "unmarked": (dict.fromkeys("abcde", "s") | {"n": 1}, "{a,b,c,d,e,n:int}; unmarked: str"),
@@ -95,6 +95,25 @@ def test_nothing_is_untrue_at_any_step_of_giving_way(name: str, budget: int) -> 
         return
     assert found.tokens <= budget
     assert not untruths(value, found.text)
+
+
+def test_it_says_how_many_objects_have_a_key() -> None:
+    """Whether chunks are read in columns, counted as alike, or begin with other keys."""
+    rows = [
+        {"id": n, **({"note": "x"} if n % 3 else {}), "by": {"name": "y", **({"mail": "z"} if n % 7 == 0 else {})}}
+        for n in range(CHUNK * 20 + 5)
+    ]
+    for value in (rows, rows[1:], [{"id": -1}, *rows], {"first": [{"second": rows}]}):
+        assert outlined(value).text.count("?(") >= 2
+        assert not untruths(value, outlined(value).text)
+    there = sum("note" in row for row in rows), sum("mail" in row["by"] for row in rows)
+    assert f"note?({there[0]:,})" in outlined(rows).text and f"mail?({there[1]:,})" in outlined(rows).text
+
+
+def test_how_many_objects_have_a_key_gives_way_first() -> None:
+    value = [*[{"id": 1, "tag": "x"}] * 1_999, {"id": 2}]
+    texts = [outlined(value, budget).text for budget in (10, 12)]
+    assert texts == ["[2,000 of {id:int,tag?:str}]", "[2,000 of {id:int,tag?(1,999):str}]"]
 
 
 def test_more_room_shows_more() -> None:

@@ -205,7 +205,9 @@ def test_every_record_fits_the_schema(chat: Session) -> None:
     assert schema is not None
     validator = jsonschema.Draft7Validator(schema)
     assert validator.is_valid({"rows": rows})
-    assert result.envelope and result.envelope["schema"] == "{rows:[4,000 of {id:int,tags:[str],extra?:num|null}]}"
+    assert (
+        result.envelope and result.envelope["schema"] == "{rows:[4,000 of {id:int,tags:[str],extra?(3,200):num|null}]}"
+    )
 
 
 def test_key_order_is_the_sources(chat: Session) -> None:

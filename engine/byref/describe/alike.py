@@ -11,7 +11,7 @@ from functools import reduce
 from itertools import chain
 from operator import attrgetter, or_
 from types import GenericAlias
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -51,19 +51,31 @@ class Alike:
                 return False
             self._whole = _Making().place(self._node, _MAX_LEVELS) if self._node.kinds == OBJECT else None
         if self._whole is not None:
-            counts: list[tuple[Node, int]] = []
+            counts: list[_Counted] = []
             try:
-                objects = msgspec.convert(chunk, GenericAlias(list, self._whole.accepts))
+                found = msgspec.convert(chunk, GenericAlias(list, self._whole.accepts))
             except (msgspec.ValidationError, UnicodeEncodeError):
                 pass  # msgspec raises UnicodeEncodeError if its message would quote a key with a lone surrogate
             else:
-                if self._whole.count(objects, counts):
-                    for node, count in counts:
-                        node.objects += count
+                if self._whole.count(found, counts):
+                    for node, objects, optional in counts:
+                        if node.counts is not None:
+                            for key in node.members:
+                                node.counts[key] += optional.get(key, objects)
+                        node.objects += objects
                     return True
             self._whole = None
         self._read, self._due = 1, 2 * self._due
         return False
+
+
+class _Counted(NamedTuple):
+    """The objects of a chunk at one place."""
+
+    node: Node
+    objects: int
+    optional: dict[str, int]
+    """How many of them have each key that not all objects have."""
 
 
 @dataclass(slots=True)
@@ -75,6 +87,8 @@ class _Place:
     object_type: type | None = None
     members: list[tuple[attrgetter[Any], _Place]] = field(default_factory=list)
     """The members of its objects that need further checks, each with the function that reads its values."""
+    optional: list[tuple[str, attrgetter[Any]]] = field(default_factory=list)
+    """The keys that not all of its objects have, each with the function that reads its values."""
     items: _Place | None = None
     """The items of its arrays, if they need further checks."""
 
@@ -87,7 +101,7 @@ class _Place:
     def _has_only_floats(self) -> bool:
         return self.node.kinds & (INTEGER | NUMBER) == NUMBER
 
-    def count(self, column: Sequence[Any], counts: list[tuple[Node, int]]) -> bool:
+    def count(self, column: Sequence[Any], counts: list[_Counted]) -> bool:
         """Count the objects in values of this type; return False if an integer is where the node has seen only floats.
 
         msgspec accepts an integer as a float, but the schema would change from `number`.
@@ -97,7 +111,8 @@ class _Place:
         if self.object_type is not None:
             if self.accepts is not self.object_type:
                 column = [value for value in column if type(value) is self.object_type]
-            counts.append((self.node, len(column)))
+            there = {key: len(column) - list(map(get, column)).count(msgspec.UNSET) for key, get in self.optional}
+            counts.append(_Counted(self.node, len(column), there))
             if not all(member.count(list(map(get, column)), counts) for get, member in self.members):
                 return False
         if self.items is not None:
@@ -141,6 +156,7 @@ class _Making:
                 return None
             if key not in node.required:
                 member.accepts |= msgspec.UnsetType
+                place.optional.append((key, attrgetter(f"m{len(members)}")))
             if not member.is_settled:
                 place.members.append((attrgetter(f"m{len(members)}"), member))
             members[key] = member.accepts

@@ -7,7 +7,7 @@ in chunks, which stay in the processor's cache and bound the memory of the colum
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from math import isfinite
 from operator import itemgetter
@@ -187,7 +187,8 @@ class Inference:
             self.folded = True
             node.fold(dict.fromkeys(key for key in keys if key in folding))
             self._add_chunks(cast(Node, node.rest), _values(objects, folding), depth)
-        members = node.members
+        members, known = node.members, len(node.members)
+        there: dict[str, int] = {}
         columns: Iterable[tuple[str, Sequence[Any]]]
         if not others and not folding:
             # All objects have the same keys in the same order, so one `zip` transposes them without a look-up.
@@ -200,6 +201,8 @@ class Inference:
                 _check_key(key)
                 child = members[key] = Node()
             self._add(child, column, depth)
+            there[key] = len(column) if key in required else len(column) - column.count(_MISSING)
+        _count(node, there, known, len(objects))
         node.objects += len(objects)
         node.required = required if node.required is None else node.required & required
 
@@ -208,7 +211,7 @@ class Inference:
 
         It is a fast path: documents that are not tables have many columns of one object.
         """
-        members = node.members
+        members, known = node.members, len(node.members)
         for key, value in one.items():
             child = members.get(key)
             if child is None:
@@ -219,6 +222,8 @@ class Inference:
                 child.kinds |= kind
             else:
                 self._add(child, (value,), depth)
+        if node.objects:
+            _count(node, dict.fromkeys(one, 1), known, 1)
         node.objects += 1
         node.required = set(one) if node.required is None else node.required & one.keys()
 
@@ -247,6 +252,16 @@ class Inference:
             if len(of_kind) > MAP_KEYS:
                 folding.update(of_kind)
         return folding
+
+
+def _count(node: Node, there: Mapping[str, int], known: int, objects: int) -> None:
+    """Count further objects, `there` with each key; `known` members were there before."""
+    fits = not node.objects or known == len(node.members)
+    if node.counts is None and fits and all(there.get(key) == objects for key in node.members):
+        return
+    counts = node.counted(known)
+    for key, count in there.items():
+        counts[key] = counts.get(key, 0) + count
 
 
 def may_be_folded(node: Node) -> bool:

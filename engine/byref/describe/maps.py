@@ -65,6 +65,7 @@ def fold(node: Node, keys: Sequence[str]) -> Node:
     folded = copy(node)
     folded.as_map = None
     folded.members, folded.rest_keys = dict(node.members), dict(node.rest_keys)
+    folded.counts = None if node.counts is None else dict(node.counts)
     if keys:
         folded.fold(keys)
     return folded

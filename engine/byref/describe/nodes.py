@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 NULL: Final = 1
@@ -23,6 +24,7 @@ class Node:
     __slots__ = (
         "arrays_first",
         "as_map",
+        "counts",
         "is_cut",
         "is_sampled",
         "items",
@@ -42,6 +44,8 @@ class Node:
         """Whether containers at this place were skipped because they nest too deeply."""
         self.objects = 0
         """The number of objects seen."""
+        self.counts: dict[str, int] | None = None
+        """How many of the objects have each member; None while all objects have all members."""
         self.is_sampled = False
         """Whether further objects were matched by an expression and not counted."""
         self.as_map: Node | None = None
@@ -59,10 +63,22 @@ class Node:
         """Whether one object is all that is at this place."""
         return self.objects == 1 and not self.is_sampled
 
+    def count(self, key: str) -> int:
+        """Return how many of the objects that were seen have a member."""
+        return self.objects if self.counts is None else self.counts.get(key, 0)
+
+    def counted(self, known: int) -> dict[str, int]:
+        """Return the counts of the members, to be changed; the first `known` members were in all objects if there are none yet."""
+        if self.counts is None:
+            self.counts = dict.fromkeys(islice(self.members, known), self.objects)
+        return self.counts
+
     def fold(self, keys: Iterable[str]) -> None:
         """Move the values of `keys` into one common place, `rest`."""
         nodes = [] if self.rest is None else [self.rest]
         for key in keys:
+            if self.counts is not None:
+                self.counts.pop(key, None)
             self.rest_keys[key] = None
             node = self.members.pop(key, None)
             if node is not None:
@@ -116,11 +132,15 @@ def merge(nodes: Sequence[Node]) -> Node:
             below.setdefault(key, []).append(member)
         if node.required is not None:
             merged.required = node.required if merged.required is None else merged.required & node.required
+    if any(node.objects and (node.counts is not None or len(node.members) < len(below)) for node in nodes):
+        merged.counts = {key: sum(node.count(key) for node in nodes if key in node.members) for key in below}
     if items:
         merged.items = merge(items)
     for key, members in below.items():
         if key in merged.rest_keys:
             rests += members
+            if merged.counts is not None:
+                del merged.counts[key]
         else:
             merged.members[key] = merge(members)
     if rests:

@@ -1,7 +1,7 @@
 """The short notation of types: `{total:int,rows:[500 of {id:int,name:str,tags?:[str]}]}`.
 
 - `str int num bool null` are types, `a|b` is either; `[type]` is an array, `[160 of type]` one of that length.
-- `{key:type,…}` is an object; `key?` is not in every one of the objects; `(a,b):type` are two keys of one type.
+- `{key:type,…}` is an object; `key?` is not in every one of the objects, `key?(4)` is in four; `(a,b):type` are two keys of one type.
 - `{*:type}` is a map, an object whose keys are data; `{*(554):type}` has 554 keys. Beside other keys, `*` is every further key.
 - `User={…}` names the shape of an object at its first place; `User` is then an object of this shape.
 - `; unmarked: str` at the end gives the type of all keys that stand without one.
@@ -30,13 +30,17 @@ _GROUPED: Final = 200
 _NAME_CHARS: Final = 24
 
 
-def written(root: Type) -> str:
-    """Return a type in the short notation, with the members that were looked into."""
-    return _Writing(root).text
+def written(root: Type, *, has_counts: bool) -> str:
+    """Return a type in the short notation, with the members that were looked into.
+
+    With counts, a key that not all objects have is written with the number of those that have it, where one place has all of them.
+    """
+    return _Writing(root, has_counts=has_counts).text
 
 
 class _Writing:
-    def __init__(self, root: Type) -> None:
+    def __init__(self, root: Type, *, has_counts: bool) -> None:
+        self._has_counts = has_counts
         self._visits: Counter[Record] = Counter()
         self._recursive: set[Record] = set()
         self._marks: Counter[str] = Counter()
@@ -87,6 +91,13 @@ class _Writing:
                 taken.add(names[record])
         return names
 
+    def _rarely(self, record: Record, key: str) -> str:
+        """Return the mark of a key that not all objects have, with how many have it if that was counted at one place alone."""
+        is_counted = record.joined == 1 and not self._shared and not record.is_varied and not record.node.is_sampled
+        if not self._has_counts or not is_counted:
+            return "?"
+        return f"?({record.node.count(key):,})"
+
     def _type(self, type_: Type, levels: int) -> str:
         if levels > _LEVELS or type_.is_cut:
             return "…"
@@ -124,7 +135,7 @@ class _Writing:
                 continue
             scalar = _scalar(member)
             type_ = "" if scalar == self._unmarked and scalar is not None else f":{self._type(member, levels + 1)}"
-            one = written_key(key) + ("" if key in required else "?")
+            one = written_key(key) + ("" if key in required else self._rarely(record, key))
             if not type_ or len(type_) > _GROUPED or "=" in type_:
                 parts[one + type_] = []
             else:

@@ -111,7 +111,7 @@ class Outline:
             budget,
             room=_GUESS * budget,
             high=_MOST * budget,
-            make=lambda room: self._written(room, measure),
+            make=lambda room: self._written(room, budget, measure),
             whole=lambda found: found.is_whole,
         )
 
@@ -143,12 +143,16 @@ class Outline:
                 if member.kinds & CONTAINER and key in value:
                     self._measure(member, value[key], depth + 1)
 
-    def _written(self, room: int, measure: Callable[[str], int]) -> Outlined:
+    def _written(self, room: int, budget: int, measure: Callable[[str], int]) -> Outlined:
         from byref.describe.notation import written
 
         types = Types(self)
         is_whole = types.look_around(room)
-        text = written(types.root)
+        if is_whole:  # how often a key is there gives way before a key does
+            counted = written(types.root, has_counts=True)
+            if (tokens := measure(counted)) <= budget:
+                return Outlined(counted, tokens, is_whole)
+        text = written(types.root, has_counts=False)
         return Outlined(text, measure(text), is_whole)
 
 
