@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
-import os
 import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from material import records
@@ -37,45 +36,58 @@ OUTPUTS: dict[str, Callable[[], Any]] = {
 ONE_STRING = ("a long string", "bytes of JSON", "bytes of text")
 
 
-def shares() -> dict[int, tuple[int, int]]:
-    """How long each thread of this process has had a processor and has waited for one, in nanoseconds."""
-    found = {}
-    for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(OSError):  # it has ended
-            had, waited, _ = Path("/proc/self/task", thread, "schedstat").read_bytes().split()
-            found[int(thread)] = int(had), int(waited)
-    return found
+class Shares:
+    """How long threads of this process have had a processor, and the thread that asks has waited for one, in seconds.
+
+    Nothing here lets go of the interpreter, as reading a file does: whoever asked would then wait for it himself.
+    """
+
+    def __init__(self, statistics: int) -> None:
+        self._statistics = statistics
+        self._read = ctypes.PyDLL(None).pread
+        self._line = ctypes.create_string_buffer(80)
+
+    def waited(self) -> float:
+        """The second number of the thread's statistics."""
+        self._line.raw = bytes(80)
+        self._read(self._statistics, self._line, 79, 0)
+        return int(self._line.value.split()[1]) / 1e9
+
+    def had(self) -> dict[int, float]:
+        """By the system's number of each thread of Python."""
+        found = {}
+        for thread in threading.enumerate():
+            with contextlib.suppress(OSError, TypeError):  # it has ended, or not begun
+                found[thread.native_id] = time.clock_gettime(~thread.native_id << 3 | 6)  # Linux's name for its clock
+        return found
 
 
 async def lag_during(work: Awaitable[T]) -> tuple[T, float]:
     """What was awaited, and the longest time for which this process held up the loop meanwhile, in seconds.
 
     Between two ticks the loop is held up by what its thread computes, and by what others compute that do not let it have
-    the interpreter: at most for as long as it and the busiest of them had a processor. Where the loop's thread waited for a
-    processor nearly all the time, other programs had them.
+    the interpreter: at most for as long as it and the busiest of them had a processor. While its thread waited for a
+    processor, other programs had them.
     """
     lags: list[float] = []
     loop = threading.get_native_id()
 
-    async def ticks() -> None:
-        before, past = time.perf_counter(), shares()
+    async def ticks(shares: Shares) -> None:
+        before, waited, past = time.perf_counter(), shares.waited(), shares.had()
         while True:
             await asyncio.sleep(0.001)
-            now, present = time.perf_counter(), shares()
-            had, waited = (
-                {thread: present[thread][place] - past.get(thread, (0, 0))[place] for thread in present}
-                for place in (0, 1)
-            )
-            gap, own = now - before, had.pop(loop)
-            held = (own + max(had.values(), default=0)) / 1e9
-            lags.append(0.0 if waited[loop] / 1e9 > 0.8 * gap else min(gap, held))
-            before, past = time.perf_counter(), present
+            now, wait, present = time.perf_counter(), shares.waited(), shares.had()
+            had = {thread: seconds - past.get(thread, 0.0) for thread, seconds in present.items()}
+            held = had.pop(loop) + max(had.values(), default=0.0)
+            lags.append(min(now - before - (wait - waited), held))
+            before, waited, past = now, wait, present
 
-    ticking = asyncio.create_task(ticks())
-    await asyncio.sleep(0.005)
-    result = await work
-    await asyncio.sleep(0.005)  # a tick that was held up comes now
-    ticking.cancel()
+    with open("/proc/thread-self/schedstat", "rb") as statistics:
+        ticking = asyncio.create_task(ticks(Shares(statistics.fileno())))
+        await asyncio.sleep(0.005)
+        result = await work
+        await asyncio.sleep(0.005)  # a tick that was held up comes now
+        ticking.cancel()
     return result, max(lags)
 
 
