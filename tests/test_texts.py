@@ -277,7 +277,8 @@ the session does not have.
 `Policy()` shows an outline of structured data. Its `schema` is the shape of all of the data, in a notation that explains itself:
 
 - `str int num bool null` are types, and `a|b` is either; `[type]` is an array, `[160 of type]` one of that length;
-- `{key:type,…}` is an object; `key?` is not in every one of the objects; `(a,b):type` are two keys of one type;
+- `{key:type,…}` is an object; `key?` is not in every one of the objects, `key?(4)` is in four of them;
+  `(a,b):type` are two keys of one type;
 - `{*:type}` is a map, an object whose keys are data, and `{*(554):type}` one of 554 keys; beside other keys, `*` is every further
   key;
 - `User={…}` names the shape of an object at its first place; `User` is then an object of this shape. It says what holds of all
@@ -300,11 +301,16 @@ get. Where that is too little, they give way in this order:
 1. shape: equal and nearly equal objects are written once, however small the data is;
 2. example: strings are cut to 48, 32, then 20 characters; objects of a shape that was shown before have two members; then whole
    objects are left out, those furthest from the top and of which there are fewest first;
-3. shape: objects are written as `{12 keys}` in the same order, then members that not all objects have, then the last members;
+3. shape: how many objects have a key; then objects are written as `{12 keys}` in the same order, then members that not all
+   objects have, then the last members;
 4. values: the least telling ones; names: the last ones, which are counted;
 5. words: below 300 tokens the instruction has no example, below 150 it does not say how to hand data on.
 
 Nothing that is written is untrue at any step.
+
+Of text from 1,000 tokens up, an envelope's `lines` or the last words of a notice of 400 tokens say what a glance tells: the first
+and the last time that its lines have, and, in a sample of them, how many have which level of a log, the kinds of errors in stack
+traces, a message that many of them have (`#` stands for what differs), headings.
 """
 
 

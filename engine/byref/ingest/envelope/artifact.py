@@ -28,6 +28,8 @@ from byref.policy.routes import Route
 _HAND_ON = " To hand it to another tool, give the pointer as its argument."
 _SHORT_BELOW = 150
 """Below this budget, a pointer's note does not say how to pass it on, and an artifact has only the hints of readers."""
+_LINES_FROM = 400
+"""From this budget on, an artifact of text says what a glance over its lines tells."""
 _LEAST_PREVIEW = 24
 _Preview = tuple[object, object]
 """The shown part of a value, and the description of the omitted rest."""
@@ -44,6 +46,7 @@ class ArtifactBuilder(Builder):
         assert isinstance(self._measured.piece.block, Block)
         self._block = self._measured.piece.block
         self._shape: object = self._measured.shape
+        self._lines = brief.lines if self.budget >= _LINES_FROM else ""
         self._has_preview = has_preview
         self._preview_tokens = brief.preview_tokens
         self._shown: _Preview | None = None
@@ -97,6 +100,7 @@ class ArtifactBuilder(Builder):
             "size_bytes": self._measured.size,
             "line_count": self._block.line_count,
             "shape": self._shape,
+            **({"lines": self._lines} if self._lines else {}),
             "how_to_access": self._how_to_access(reference, name),
         }
         notes = [repeated(step, self.repeats)]

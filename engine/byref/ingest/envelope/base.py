@@ -10,7 +10,9 @@ from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from byref.artifacts.variables import Part
+from byref.content import Block
 from byref.describe.jsontext import encodable
+from byref.describe.lines import glance, stretches
 from byref.ingest.prepare import Measured, Prepared
 from byref.policy import INTERPRETER, READERS, SQL, Policy
 from byref.policy.routes import Route
@@ -24,6 +26,8 @@ WHOLE_PREVIEW: Final = 200_000
 """From this many tokens on, an output's preview may have all of `preview_tokens`. A smaller output gets a proportional share: the
 preview of 12,000 tokens should take a few hundred."""
 LEAST_PREVIEW: Final = 100
+_GLANCED: Final = 1_000
+"""Minimum tokens of a text of whose lines something is said."""
 
 HINTS: Final = {
     "artifact_read": "Read lines: start_line to end_line",
@@ -107,6 +111,16 @@ class Brief:
         """Maximum tokens of a preview inside an envelope."""
         share = self.policy.preview_tokens * self.tokens // WHOLE_PREVIEW
         return min(self.policy.preview_tokens, max(LEAST_PREVIEW, share))
+
+    @cached_property
+    def lines(self) -> str:
+        """What a glance over a text's lines tells, in the default form; empty if that is nothing, or if there is no text."""
+        block = self.blocks[0].piece.block
+        is_text = isinstance(block, Block) and len(self.blocks) == 1 and not self.blocks[0].is_structured
+        if not is_text or self.policy.envelope_form != "outline" or self.unstored or self.tokens < _GLANCED:
+            return ""
+        assert isinstance(block, Block)
+        return glance(stretches(block.ends))
 
     @property
     def _half(self) -> int:

@@ -32,6 +32,8 @@ _NAMED: Final = 3
 """Maximum variables of many blocks that a notice names; further ones are only counted."""
 _SHORT_BELOW: Final = 200
 """Below this budget, the notice of a cut block names tools but not how to call them."""
+_ABOUT_FROM: Final = 400
+"""From this budget on, the notice says what a glance over the lines tells."""
 _LEAST_SHOWN: Final = 30
 NOTE_TOKENS: Final = 40
 """Tokens reserved for the sentence that says why nothing was stored."""
@@ -52,6 +54,7 @@ class TruncatedBuilder(Builder):
         block = measured.piece.block
         alone = block if isinstance(block, Block) and not more else None
         self._structured = alone is not None and measured.is_structured
+        self._about = brief.lines if self.budget >= _ABOUT_FROM else ""
         self._reads_paths = brief.prepared.scope.reads_paths
         text = alone.ends if alone is not None else joined(brief.blocks)
         self._size = sum(block.size for block in brief.blocks)
@@ -118,7 +121,8 @@ class TruncatedBuilder(Builder):
             more = len(names) - _NAMED
             place = f"variables {', '.join(names[:_NAMED])}{f' and {more:,} more' if more > 0 else ''}"
         lines = f"{self._lines:,} line{'' if self._lines == 1 else 's'}"
-        return f"{state} {readable(self._size)} in {lines} are kept as {place}: {how}."
+        about = f" Its lines: {self._about}." if self._about and not self.is_seen else ""
+        return f"{state} {readable(self._size)} in {lines} are kept as {place}: {how}.{about}"
 
 
 class PlaceholderBuilder(Builder):
