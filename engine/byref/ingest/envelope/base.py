@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from byref.artifacts.variables import Part
 from byref.content import Block
+from byref.describe.glance import glance, stretches
 from byref.describe.jsontext import encodable
-from byref.describe.lines import glance, stretches
 from byref.ingest.prepare import Measured, Prepared
 from byref.policy import INTERPRETER, READERS, SQL, Policy
 from byref.policy.routes import Route

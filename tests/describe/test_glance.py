@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from byref.describe.lines import glance, stretches
+from byref.describe.glance import glance, stretches
 
 LOG = "\n".join(
     f"2026-11-{1 + n // 2000:02d} {n % 24:02d}:{n % 60:02d}:00,123 {'ERROR' if n % 9 == 0 else 'INFO'} [worker-{n % 7}] request {n} took {n % 900} ms"
