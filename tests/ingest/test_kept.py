@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from material import prose, records
+from sqlcheck import statements_of
 
 from byref import Engine, Policy, Session, ToolPolicy
 
@@ -34,6 +35,15 @@ def test_it_passes_unaltered_and_is_a_variable(session: Session, output: Any, da
     assert "It is stored, too, as get_orders." in str(session.explain("c1"))
     again = session.process(output, tool="get_orders", call_id="c1")
     assert (again.step, again.content, again.variables) == (result.step, result.content, result.variables)
+
+
+@pytest.mark.postgresql("there one statement inserts the payload, its artifact and its name")
+def test_it_takes_few_statements(engine: Engine, session: Session) -> None:
+    session.process(ORDERS, tool="get_orders", call_id="c1")
+    with statements_of(engine) as statements:
+        session.process(ORDERS | {"region": "US"}, tool="get_orders", call_id="c2")
+    sent = [one for one in statements if not one.startswith("BEGIN")]
+    assert len(sent) <= (6 if engine.database.dialect == "postgresql" else 10), sent
 
 
 def test_code_computes_with_it_and_the_reply_says_which_call_a_number_means(session: Session) -> None:

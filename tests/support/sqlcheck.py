@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 
-from byref import db
+from byref import Engine, db
 
 TABLES = ("sessions", "ledger", "artifacts", "blobs", "frames", "variables", "names", "runs", "tombstones")
 
@@ -17,6 +19,21 @@ def rows(url: str, sql: str, **parameters: Any) -> list[Any]:
         found = list(connection.execute(text(sql), parameters).all())
     engine.dispose()
     return found
+
+
+@contextmanager
+def statements_of(engine: Engine) -> Iterator[list[str]]:
+    """The statements that are sent while it lasts; on SQLite with those that begin a transaction."""
+    seen: list[str] = []
+
+    def note(_c: object, _k: object, statement: str, *_: object) -> None:
+        seen.append(statement)
+
+    event.listen(engine.database.engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(engine.database.engine, "before_cursor_execute", note)
 
 
 BROKEN = (

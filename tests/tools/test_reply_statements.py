@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import event
+from sqlcheck import statements_of
 
 from byref import CharCounter, Engine, Session
 from byref_sandbox import Sandbox
@@ -20,20 +18,6 @@ CALLS = {
     "code_interpreter": ({"code": "1 + 1"}, 4, 2),
 }
 """By tool: its arguments, and how many statements and transactions the reply may take."""
-
-
-@contextmanager
-def statements_of(engine: Engine) -> Iterator[list[str]]:
-    seen: list[str] = []
-
-    def note(_c: object, _k: object, statement: str, *_: object) -> None:
-        seen.append(statement)
-
-    event.listen(engine.database.engine, "before_cursor_execute", note)
-    try:
-        yield seen
-    finally:
-        event.remove(engine.database.engine, "before_cursor_execute", note)
 
 
 @pytest.mark.postgresql("how many statements are sent, and that one alone begins no transaction")

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, exists, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from byref.db import sums
+from byref.db import linked, sums
 from byref.db.tables import GRACE, RETIRED, ArtifactRow, BlobRow, DiscardRow, FrameRow
 from byref.stores.frames import Frame
 
@@ -53,22 +53,9 @@ _PUBLISH_NEW = {
 _ADD_FRAMES = insert(FrameRow)
 
 
-def _publish_with_frame() -> Any:
-    """Return a PostgreSQL statement that inserts a blob and its only frame in one round trip, or nothing if the blob exists.
-
-    Column `x` of either table is the parameter `new_x`; columns that both tables have get the same value. SQLite has no
-    INSERT inside another statement.
-    """
-    blobs, frames = BlobRow.__table__.c, FrameRow.__table__.c
-    values: Any = {column.name: bindparam(f"new_{column.name}") for column in blobs if column.name != "id"}
-    blob = postgresql.insert(BlobRow).values(values).on_conflict_do_nothing().returning(BlobRow.id).cte("blob")
-    given = [bindparam(f"new_{column.name}", type_=column.type) for column in frames if column.name != "blob_id"]
-    names = ["blob_id", *(column.name for column in frames if column.name != "blob_id")]
-    frame = insert(FrameRow).from_select(names, select(blob.c.id, *given)).cte("frame")
-    return select(blob.c.id).add_cte(frame)
-
-
-_PUBLISH_WITH_FRAME = _publish_with_frame()
+BLOB = linked.Link(BlobRow, [column.name for column in BlobRow.__table__.c if column.name != "id"], gives_id=True)
+FRAME = linked.Link(FrameRow, [column.name for column in FrameRow.__table__.c if column.name != "blob_id"], "blob_id")
+_PUBLISH_WITH_FRAME = linked.statement(BLOB, FRAME)
 _THEIRS = (
     BlobRow.tenant == bindparam("of_tenant"),
     BlobRow.digest == bindparam("of_digest"),
@@ -121,14 +108,10 @@ def publish_new(
     connection: Connection, tenant: str, digest: bytes, size: int, lines: int, frames: Sequence[Frame], *, key: str
 ) -> int | None:
     """Insert a published blob with its frames and return its id; None, and nothing is inserted, if the tenant has one."""
-    now = _now()
-    about = {"digest": digest, "size_bytes": size, "line_count": lines, "staged_at": now, "published_at": now}
-    row = {"tenant": tenant, "key": key, "store": None, **about, "may_be_unused": False}
+    row = published_row(tenant, digest, size, lines, key)
     if connection.dialect.name == "postgresql" and len(frames) == 1:
-        both = row | _frame_row(tenant, frames[0])
-        found: int | None = connection.execute(
-            _PUBLISH_WITH_FRAME, {f"new_{name}": value for name, value in both.items()}
-        ).scalar_one_or_none()
+        both = linked.parameters(row, frame_row(tenant, frames[0]))
+        found: int | None = connection.execute(_PUBLISH_WITH_FRAME, both).scalar_one_or_none()
         return found
     found = connection.execute(_PUBLISH_NEW[connection.dialect.name], row).scalar_one_or_none()
     if found is not None:
@@ -136,14 +119,22 @@ def publish_new(
     return found
 
 
+def published_row(tenant: str, digest: bytes, size: int, lines: int, key: str) -> dict[str, Any]:
+    """Return the columns of a published blob whose bytes are in SQL."""
+    now = _now()
+    about = {"digest": digest, "size_bytes": size, "line_count": lines, "staged_at": now, "published_at": now}
+    return {"tenant": tenant, "key": key, "store": None, **about, "may_be_unused": False}
+
+
 def add_frames(connection: Connection, tenant: str, blob_id: int, frames: Iterable[Frame]) -> None:
     """Insert frames of a staged blob."""
-    rows = [{"blob_id": blob_id, **_frame_row(tenant, frame)} for frame in frames]
+    rows = [{"blob_id": blob_id, **frame_row(tenant, frame)} for frame in frames]
     if rows:
         connection.execute(_ADD_FRAMES, rows)
 
 
-def _frame_row(tenant: str, frame: Frame) -> dict[str, Any]:
+def frame_row(tenant: str, frame: Frame) -> dict[str, Any]:
+    """Return the columns of a frame, without its blob's id."""
     return {
         "tenant": tenant,
         "number": frame.number,

@@ -219,10 +219,7 @@ def new_id(*, as_uuid: bool = False) -> str:
     return "art_" + "".join(_ALPHABET[byte % 32] for byte in secrets.token_bytes(12))
 
 
-def publish(
-    connection: Connection,
-    source: Source,
-    blob: Published,
+def new_row(
     about: Description,
     *,
     tenant: str,
@@ -231,15 +228,14 @@ def publish(
     origin: str,
     ttl: timedelta | None,
     public_id: str | None = None,
-) -> Artifact:
-    """Insert an artifact of a published blob and return it as a later read would; `public_id` comes from `new_id`."""
+) -> dict[str, Any]:
+    """Return the columns of a new artifact, without its blob's id; `public_id` comes from `new_id`."""
     now = datetime.now(UTC)
-    row = {
+    return {
         "public_id": public_id or new_id(),
         "tenant": tenant,
         "session_id": session_row,
         "step": step,
-        "blob_id": blob.id,
         "origin": origin,
         "kind": "text" if about.is_string else about.kind,
         "content_type": about.content_type,
@@ -253,10 +249,19 @@ def publish(
         "ttl_seconds": None if ttl is None else ttl.total_seconds(),
         "expires_at": None if ttl is None else now + ttl,
     }
-    row_id = int(connection.execute(_INSERT, row).scalar_one())
-    of_blob = {"blob_key": blob.key, "blob_store": blob.store, "digest": blob.digest}
+
+
+def inserted(row: Mapping[str, Any], row_id: int, blob: Published, source: Source) -> Artifact:
+    """Return the artifact of a row that was just inserted, as a later read would."""
+    of_blob = {"blob_id": blob.id, "blob_key": blob.key, "blob_store": blob.store, "digest": blob.digest}
     sizes = {"stored_bytes": blob.size, "line_count": blob.lines}
     return _artifact(SimpleNamespace(id=row_id, kept=False, **row, **of_blob, **sizes), source)
+
+
+def publish(connection: Connection, source: Source, blob: Published, row: Mapping[str, Any]) -> Artifact:
+    """Insert an artifact of a published blob, with the columns that `new_row` gave, and return it."""
+    row_id = int(connection.execute(_INSERT, {**row, "blob_id": blob.id}).scalar_one())
+    return inserted(row, row_id, blob, source)
 
 
 def is_live(now: ColumnElement[datetime] | None = None) -> ColumnElement[bool]:
@@ -317,6 +322,8 @@ _WANTED = {
 _NAMED = {dialect: _newest_named(wanted, is_live(bindparam("now"))) for dialect, wanted in _WANTED.items()}
 _EVER_NAMED = {dialect: _newest_named(wanted) for dialect, wanted in _WANTED.items()}
 _INSERT = insert(ArtifactRow).returning(ArtifactRow.id)
+GIVEN = [column.name for column in ArtifactRow.__table__.c if column.name not in ("id", "blob_id", "kept")]
+"""The columns that `new_row` gives."""
 
 
 def _now_of(session_row: int) -> dict[str, Any]:

@@ -322,6 +322,8 @@ _AT = _OF_SESSION.where(VariableRow.id.in_(bindparam("values", expanding=True)))
 _INSIDE = select(*_COLUMNS).where(VariableRow.artifact_id.in_(bindparam("values", expanding=True)))
 _ALL = _OF_SESSION.where(VariableRow.id > bindparam("behind")).order_by(VariableRow.id)
 _BIND = insert(VariableRow)
+GIVEN = [column.name for column in VariableRow.__table__.c if column.name not in ("id", "artifact_id", "revision")]
+"""The columns that `new_row` gives."""
 
 
 def _numbered(connection: Connection, session_row: int, name: str, used: set[str], last: int | None) -> str:
@@ -360,21 +362,23 @@ def bind(
     origin: str,
 ) -> None:
     """Bind new names."""
-    rows = [
-        {
-            "tenant": tenant,
-            "session_id": session_row,
-            "artifact_id": artifact_row,
-            "name": name,
-            "path": to_text(part.path),
-            "shape": part.shape,
-            "origin": origin,
-            "kind": part.kind,
-            "step": step,
-        }
-        for name, part in named
-    ]
+    where: Any = {"tenant": tenant, "session_row": session_row, "step": step, "origin": origin}
+    rows = [{"artifact_id": artifact_row, **new_row(name, part, **where)} for name, part in named]
     connection.execute(_BIND, rows)
+
+
+def new_row(name: str, part: Part, *, tenant: str, session_row: int, step: int, origin: str) -> dict[str, Any]:
+    """Return the columns of a new variable, without its artifact's id."""
+    return {
+        "tenant": tenant,
+        "session_id": session_row,
+        "name": name,
+        "path": to_text(part.path),
+        "shape": part.shape,
+        "origin": origin,
+        "kind": part.kind,
+        "step": step,
+    }
 
 
 def bound(artifact: Artifact, named: Sequence[tuple[str, Part]], step: int) -> list[Variable]:

@@ -15,11 +15,12 @@ from byref.accounting.calibration import Standing
 from byref.accounting.models import Models
 from byref.accounting.telemetry import Telemetry
 from byref.accounting.tokens import Kind, TokenCounter
-from byref.artifacts import store
+from byref.artifacts import at_once, store, variables
 from byref.artifacts.blobs import Published
-from byref.artifacts.staging import Place
+from byref.artifacts.staging import Buffered, Place
 from byref.artifacts.store import Artifact, Description
 from byref.artifacts.uses import Uses
+from byref.artifacts.variables import Part
 from byref.conversation.interpreters import Interpreter
 from byref.db.database import Database, keeps_snapshot, retried
 from byref.db.payloads import Source
@@ -177,9 +178,25 @@ class Scope:
         origin: str,
         public_id: str | None = None,
     ) -> Artifact:
-        """Insert an artifact of a published blob into the session; all rows of artifacts are inserted here."""
+        """Insert an artifact of a published blob into the session."""
         where: Any = {"tenant": self.tenant, "session_row": self.row, "ttl": self.policy.ttl, "public_id": public_id}
-        return store.publish(connection, self.source, blob, about, step=step, origin=origin, **where)
+        return store.publish(connection, self.source, blob, store.new_row(about, step=step, origin=origin, **where))
+
+    def publish_at_once(
+        self,
+        connection: Connection,
+        buffered: Buffered,
+        about: Description,
+        named: tuple[str, Part],
+        *,
+        step: int,
+        origin: str,
+        public_id: str,
+    ) -> Artifact | None:
+        """Publish a payload, insert its artifact, and bind it to a name, by one statement; None if it takes several."""
+        where: Any = {"tenant": self.tenant, "session_row": self.row, "step": step, "origin": origin}
+        artifact = store.new_row(about, **where, ttl=self.policy.ttl, public_id=public_id)
+        return at_once.publish(connection, self.source, buffered, artifact, variables.new_row(*named, **where))
 
     def append(
         self, connection: Connection, turn: ledger.Turn, kind: str, columns: Mapping[str, Any], pending: int = 0

@@ -171,19 +171,23 @@ class _Transaction:
         free = iter(variables.free(connection, scope.row, wanted))
         artifacts: list[Artifact] = []
         for planned in several:
-            blob, public_id = self._stage.publish(connection, planned), new_id(scope)
-            artifact = scope.publish(connection, blob, planned.about, step=step, origin="output", public_id=public_id)
-            artifacts.append(artifact)
             named = list(zip(islice(free, len(planned.parts)), planned.parts, strict=True))
-            variables.bind(
-                connection,
-                tenant=scope.tenant,
-                session_row=scope.row,
-                artifact_row=artifact.row_id,
-                named=named,
-                step=step,
-                origin="output",
-            )
+            of: Any = {"step": step, "origin": "output", "public_id": new_id(scope)}
+            buffered, artifact = self._stage.buffered(planned), None
+            if buffered is not None and len(named) == 1:
+                artifact = scope.publish_at_once(connection, buffered, planned.about, named[0], **of)
+            if artifact is None:
+                artifact = scope.publish(connection, self._stage.publish(connection, planned), planned.about, **of)
+                variables.bind(
+                    connection,
+                    tenant=scope.tenant,
+                    session_row=scope.row,
+                    artifact_row=artifact.row_id,
+                    named=named,
+                    step=step,
+                    origin="output",
+                )
+            artifacts.append(artifact)
             self._variables += variables.bound(artifact, named, step)
         return artifacts
 

@@ -95,6 +95,11 @@ class Stage:
             if ahead is not None:
                 ahead.close()
 
+    def buffered(self, artifact: PlannedArtifact) -> Buffered | None:
+        """Return a payload that the commit writes; None if its bytes are written already."""
+        ready = self._ready[artifact.block.digest]
+        return ready if isinstance(ready, Buffered) else None
+
     def publish(self, connection: Connection, artifact: PlannedArtifact) -> Published:
         """Make a payload visible within the commit's transaction; raise Replan if it has to be prepared again.
 

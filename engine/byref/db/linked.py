@@ -1,0 +1,56 @@
+"""Rows of several tables that refer to each other, inserted by one statement; PostgreSQL only.
+
+SQLite has no INSERT inside another statement. There a statement costs no round trip either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, bindparam, insert, select, true
+from sqlalchemy.dialects import postgresql
+
+from byref.db.tables import Base
+
+
+class Link(NamedTuple):
+    """One row of the statement."""
+
+    table: type[Base]
+    columns: Sequence[str]
+    """The columns that are given; the database fills in the others."""
+    refers: str = ""
+    """The column that gets the id of an earlier row; each row but the first has one."""
+    to: int = 0
+    """The number of that row in the statement."""
+    gives_id: bool = False
+    """Whether the statement selects the row's id, which later rows can refer to."""
+
+
+def statement(*links: Link) -> Select[Any]:
+    """Return a statement that inserts the rows and selects their ids.
+
+    If the first row conflicts with one that is there, nothing is inserted, and nothing is selected.
+    """
+    rows: list[Any] = []
+    for number, link in enumerate(links):
+        columns = link.table.__table__.c
+        given = {name: bindparam(f"{number}_{name}", type_=columns[name].type) for name in link.columns}
+        row: Any
+        if link.refers:
+            values = select(rows[link.to].c.id, *given.values())
+            row = insert(link.table).from_select([link.refers, *given], values)
+        else:
+            row = postgresql.insert(link.table).values(given).on_conflict_do_nothing()
+        rows.append((row.returning(columns.id) if link.gives_id else row).cte(f"row_{number}"))
+    first, *more = (row for row, link in zip(rows, links, strict=True) if link.gives_id)
+    joined = reduce(lambda left, right: left.join(right, true()), more, first)
+    silent = (row for row, link in zip(rows, links, strict=True) if not link.gives_id)
+    return select(first.c.id, *(row.c.id for row in more)).select_from(joined).add_cte(*silent)
+
+
+def parameters(*rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a `statement` for its rows."""
+    return {f"{number}_{name}": value for number, row in enumerate(rows) for name, value in row.items()}
