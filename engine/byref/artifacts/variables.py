@@ -266,8 +266,8 @@ def is_bindable(name: str) -> bool:
 
 _NAMED = select(VariableRow.name).where(VariableRow.session_id == bindparam("of_session"))
 _ANY = _NAMED.where(VariableRow.name.in_(bindparam("names", expanding=True)))
-_FEW = ("name_0", "name_1", "name_2")
-"""Parameters for one name and two numbered ones. They are separate because SQLAlchemy expands a list at each execution."""
+_FEW = ("name_0", "name_1", "name_2", "name_3")
+"""Parameters for one or two names and their numbered ones. They are separate because SQLAlchemy expands a list at each execution."""
 _ANY_OF_FEW = _NAMED.where(VariableRow.name.in_([bindparam(name) for name in _FEW]))
 
 
@@ -289,11 +289,11 @@ def free(connection: Connection, session_row: int, wanted: Sequence[str], also: 
 
     If the numbers in use have no gaps, it is the first free one, however many there are.
     """
-    last = {name: last for name in wanted if (last := _given.get((session_row, name))) is not None}
-    near = [f"{name}_{number}" for name in last for number in (last[name], last[name] + 1)]
+    last = {name: _given.get((session_row, name), 1) for name in wanted}
+    near = [f"{name}_{number}" for name in last for number in (last[name], last[name] + 1) if number > 1]
     used, names = {*also, *in_use(connection, session_row, [*wanted, *near])}, []
     for name in wanted:
-        chosen = name if name not in used else _numbered(connection, session_row, name, used, last.get(name))
+        chosen = name if name not in used else _numbered(connection, session_row, name, used, last[name])
         used.add(chosen)
         names.append(chosen)
     return names
@@ -326,9 +326,9 @@ GIVEN = [column.name for column in VariableRow.__table__.c if column.name not in
 """The columns that `new_row` gives."""
 
 
-def _numbered(connection: Connection, session_row: int, name: str, used: set[str], last: int | None) -> str:
-    """Return the name with a free number; `used` tells already whether `last` and the number after it are taken."""
-    if last is not None and f"{name}_{last}" in used and f"{name}_{last + 1}" not in used:
+def _numbered(connection: Connection, session_row: int, name: str, used: set[str], last: int) -> str:
+    """Return the name, which is taken, with a free number; `used` tells already whether `last` and the next number are taken."""
+    if (last == 1 or f"{name}_{last}" in used) and f"{name}_{last + 1}" not in used:
         number = last + 1
     else:
         number = _gap(connection, session_row, name, used)
