@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any, Final, TypeAlias
@@ -108,14 +109,20 @@ _Known: TypeAlias = tuple[Sequence[Any], Sample | None]
 
 def _below(values: Sequence[Any], step: Step) -> Sequence[Any]:
     """Return the values that one step leads to; of `Rows`, those that are in memory."""
-    if step is ITEM:
-        arrays = [one for one in values if type(one) is list]
-        for rows in [one for one in values if type(one) is Rows]:
-            arrays += [rows.head, list(rows.samples), rows.tail]
-        return arrays[0] if len(arrays) == 1 else list(chain.from_iterable(arrays))
-    if step is KEY:
-        return list(chain.from_iterable(one.values() for one in values if type(one) is dict))
+    if step is ITEM or step is KEY:
+        parts = _parts(values, step)
+        return parts[0] if len(parts) == 1 and type(parts[0]) is list else list(chain.from_iterable(parts))
     return [one[step] for one in values if type(one) is dict and step in one]
+
+
+def _parts(values: Sequence[Any], step: Step) -> list[Collection[Any]]:
+    """Return the same for all items or all keys, in one part for each array or map."""
+    if step is KEY:
+        return [one.values() for one in values if type(one) is dict]
+    arrays: list[Collection[Any]] = [one for one in values if type(one) is list]
+    for rows in [one for one in values if type(one) is Rows]:
+        arrays += [rows.head, list(rows.samples), rows.tail]
+    return arrays
 
 
 def places(value: object, node: Node, work: Work) -> Iterator[Place]:
@@ -143,7 +150,7 @@ def _found(place: Place, share: float, work: Work) -> Iterator[Place]:
     columns = len(node.members) + (node.rest is not None) + (node.items is not None)
     most = max(_LEAST, min(_MOST, int((share / max(columns, 1) - _PLACE) / _VALUE)))
     if objects:
-        some, sample = _spread(objects, most, place.sample, place.path)
+        some, sample = _spread([objects], most, place.sample, place.path)
         scale = place.total / len(place.values) * len(objects) / len(some)
         single = len(some) < _FEWEST
         least = work.left - _OVER * share
@@ -165,21 +172,23 @@ def _found(place: Place, share: float, work: Work) -> Iterator[Place]:
                 yield Place((*place.path, key), as_map(member), column, sample, scale * len(column), place)
         if node.rest is not None:
             path = (*place.path, KEY)
-            whole = _below(objects, KEY)
-            total = place.total / len(place.values) * len(whole)
-            work.left -= _PASSED * len(whole)
-            shown, sample = _spread(whole, most, place.sample, path)
+            maps = _parts(objects, KEY)
+            count = sum(map(len, maps))
+            total = place.total / len(place.values) * count
+            work.left -= _PASSED * count
+            shown, sample = _spread(maps, most, place.sample, path)
             if shown:
                 work.left -= _cost(shown, node.rest)
                 yield Place(path, as_map(node.rest), shown, sample, total, place)
     if len(objects) < len(place.values) and node.items is not None:
         path, sample = (*place.path, ITEM), place.sample
-        items = _below(place.values, ITEM)
+        arrays = _parts(place.values, ITEM)
+        count = sum(map(len, arrays))
         if any(type(one) is Rows for one in place.values):
-            sample = Sample(path, len(items))
-        work.left -= _PASSED * len(items)
-        total = place.total / len(place.values) * len(items)
-        shown, sample = _spread(items, most, sample, path)
+            sample = Sample(path, count)
+        work.left -= _PASSED * len(arrays)
+        total = place.total / len(place.values) * count
+        shown, sample = _spread(arrays, most, sample, path)
         if shown:
             work.left -= _cost(shown, node.items)
             yield Place(path, as_map(node.items), shown, sample, total, place)
@@ -200,14 +209,27 @@ def _cost(column: Sequence[Any], node: Node) -> float:
     return _PLACE + _VALUE * len(column) if len(column) >= _FEWEST else _VALUE
 
 
-def _spread(values: Sequence[Any], most: int, sample: Sample | None, path: Path) -> tuple[Sequence[Any], Sample | None]:
-    """Return the values; or, if there are more than `most`, some of them, spread evenly."""
-    count = len(values)
+def _spread(
+    parts: Sequence[Collection[Any]], most: int, sample: Sample | None, path: Path
+) -> tuple[Sequence[Any], Sample | None]:
+    """Return the values of all parts; or, if there are more than `most`, some of them, spread evenly.
+
+    Parts are never joined into one long list: to make one and to free it holds up other threads for 20 ms each.
+    """
+    count = sum(map(len, parts))
     if count <= most:
-        return values, sample
+        return list(chain.from_iterable(parts)), sample
     # One value of each of `most` spans, at a place in it that is a multiple of the golden ratio, modulo one: with a fixed step, a
     # period of the data could coincide.
     starts = [at * count // most for at in range(most + 1)]
     spans = enumerate(pairwise(starts))
-    some = [values[start + (end - start) * (at * 40503 % 65536) // 65536] for at, (start, end) in spans]
+    chosen = deque(start + (end - start) * (at * 40503 % 65536) // 65536 for at, (start, end) in spans)
+    some, passed = [], 0
+    for part in parts:
+        end = passed + len(part)
+        if chosen and chosen[0] < end:
+            values = part if type(part) is list else list(part)
+            while chosen and chosen[0] < end:
+                some.append(values[chosen.popleft() - passed])
+        passed = end
     return some, Sample(path, most)
