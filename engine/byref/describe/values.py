@@ -42,7 +42,7 @@ _SAMPLING: Final = 0.55
 """Share of the work that samples may take."""
 _SAID: Final = 10_000
 """Work for each column of which something is said, however few its values are."""
-_SEEN: Final = 70
+_SEEN: Final = 65
 """Work for each value of a column of which something is said."""
 _SEEN_BOOL: Final = 25
 """The same for a boolean."""
