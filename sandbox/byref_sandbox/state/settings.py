@@ -195,8 +195,8 @@ def _as_data(held: Mapping[str, Any], different: Mapping[str, Any]) -> dict[str,
     They are taken apart, so that not every run of the session has to load matplotlib.
     """
     matplotlib = _matplotlib()
-    name = None if matplotlib is None else matplotlib.rcParams["image.cmap"]
-    wanted = {**different, **({name: held[name]} if name in held else {})}
+    used = "" if matplotlib is None else str(matplotlib.rcParams["image.cmap"])
+    wanted = {**different, **({used: held[used]} if used in held else {})}
     found: dict[str, Any] = {}
     for name, colormap in wanted.items():
         extremes = colormap._rgba_bad, colormap._rgba_under, colormap._rgba_over
