@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from remembered import Session
+from sampled import sampled
 
 from byref_sandbox import Limits, Outcome, Sandbox, wire
 from byref_sandbox.host.exchange import Answer
@@ -54,7 +55,7 @@ def pixels(data: bytes) -> Any:
 
 @pytest.mark.parametrize(
     ("code", "shown"),
-    [
+    sampled([
         ("import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\nplt.show()", ["plot_1"]),
         ("plt.plot([1, 2, 3])", ["plot_1"]),
         ("fig, ax = plt.subplots()\nax.bar(['a', 'b'], [1, 2])\nfig", ["plot_1"]),
@@ -103,7 +104,7 @@ def pixels(data: bytes) -> Any:
         ("fig, ax = plt.subplots(figsize=(2, 1), dpi=50)\nt = ax.text(0, 0, 'x')\nassert t.get_window_extent(renderer=fig.canvas.get_renderer()).width > 1\nassert np.asarray(fig.canvas.buffer_rgba()).shape == (50, 100, 4)\ndel t", ["plot_1"]),
         ("import os, base64\nplt.plot([1])\nplt.savefig('charts/a.png')\nassert os.path.exists('charts/a.png') and base64.b64encode(open('charts/a.png', 'rb').read())[:6] == b'iVBORw'", ["a"]),
         ("x, y, z = np.random.default_rng(0).random((3, 20))\nplt.figure().add_subplot(projection='3d').plot_trisurf(x, y, z)", ["plot_1"]),
-    ],
+    ], 3),
 )  # fmt: skip
 def test_figures_come_out(sandbox: Sandbox, code: str, shown: list[str]) -> None:
     outcome = run(sandbox, code)
