@@ -119,7 +119,7 @@ def cells_of(notebook: dict[str, Any], *, ipython: bool = False) -> list[list[An
                 made = shell.run(code)
             signal.alarm(0)
             shows = getattr(type(made), "__module__", "").startswith("matplotlib.") and hasattr(made, "get_figure")
-            value = value_of(None if shows else made)
+            value = value_of(None if shows or code.rstrip().endswith(";") else made)
         except BaseException as raised:
             signal.alarm(0)
             error = type(raised).__name__

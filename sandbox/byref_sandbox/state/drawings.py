@@ -23,6 +23,7 @@ _PACKAGES: Final = (
     "mpl_toolkits.mplot3d",
     "mpl_toolkits.axes_grid1",
     "pandas.plotting._matplotlib",
+    "cycler",
 )
 """The same of other packages."""
 _LIBRARIES: Final = (

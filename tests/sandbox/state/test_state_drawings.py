@@ -63,6 +63,7 @@ FIGURES = {
     "image": "fig, ax = plt.subplots()\nfig.colorbar(ax.imshow(np.eye(30)))",
     "polar": "fig = plt.figure()\nfig.add_subplot(projection='polar').plot([0, 1], [1, 2])",
     "3d": "fig = plt.figure()\na = fig.add_subplot(projection='3d')\na.plot_surface(*np.meshgrid(np.arange(5), np.arange(5)), np.eye(5))\na.scatter([1], [2], [3])",
+    "3d contours": "fig = plt.figure()\na = fig.add_subplot(projection='3d')\nc = a.contour3D(*np.meshgrid(np.arange(5), np.arange(5)), np.eye(5))\na.contourf(*np.meshgrid(np.arange(5), np.arange(5)), np.eye(5))",
     "dates": "fig, ax = plt.subplots()\nax.plot(pd.to_datetime(['2024-01-01', '2024-03-01']), [1, 2])\nax.xaxis.set_major_formatter(md.DateFormatter('%b'))\nax.xaxis.set_major_locator(md.MonthLocator())\nfig.autofmt_xdate()",
     "pandas": "ax = pd.DataFrame({'a': [1, 2]}, index=pd.date_range('2024-01-01', periods=2)).plot()\nfig = ax.figure",
     "functions": "fig, ax = plt.subplots()\nk = 3\nax.plot([1, 2])\nax.xaxis.set_major_formatter(lambda x, p: f'{x:.0f}u{k}')\ndef g(x, p): return str(k)\nax.yaxis.set_major_formatter(plt.FuncFormatter(g))",
@@ -193,6 +194,12 @@ def test_colormaps_and_sequences_of_the_code_are_there_in_the_next_run(known: Kn
         "mpl.colormaps['between'].get_bad().tolist(), mpl.color_sequences['two']]"
     ) == ["mine", 2, True, [0, 0, 0, 1], ["red", "blue"]]
     matplotlib.rcParams["image.cmap"] = "viridis"
+
+
+def test_a_cycle_of_styles_goes_on_in_the_next_run(known: Known) -> None:
+    session = Session(known)
+    session.run("from matplotlib import cycler\ncolors = cycler('color', ['r', 'g']) + cycler(lw=[1, 2])")
+    assert session.run("len(colors), colors.by_key()") == (2, {"color": ["r", "g"], "lw": [1, 2]})
 
 
 def test_a_styled_table_goes_on_in_the_next_run(known: Known) -> None:
