@@ -289,22 +289,26 @@ the session does not have.
 The same places are written in paths: `data.*.stats`, `$[].user.login`; keys that are no identifiers are JSON strings.
 
 `values` says what code has to know of values, exactly or of a sample that it names. `preview` shows of every array and map one
-complete element, the first if it is nearly as full as the fullest, and of a second one only what the first lacks; the last one is
-shown where a time orders them. `... 498 more ...` stands for elements, `"...": "3 more keys"` for members, `… +70 chars` for the
-end of a string, all of them exact; of links that begin alike, and of members that hold the same, the first two are shown.
-`omitted` has the tokens that are not shown.
+complete element, the one that shows most (the first of several, unless another one is shorter by a fifth), and of up to two more
+what those before them lack; the last one is shown where a time orders them. `... 498 more ...` stands for elements,
+`"...": "3 more keys"` for members, `… +70 chars` for the end of a string, all of them exact; of links that begin alike, and of
+members that hold the same, the first two are shown. `omitted` has the tokens that are not shown.
 
-An envelope takes at most `preview_tokens`, and half of what it stands for. Names of variables have 14 % of that, values 18 % of
-what is left, at most 120 tokens, the schema 60 % of the rest, the example what remains; what one of them does not need, the others
-get. Where that is too little, they give way in this order:
+An envelope takes at most `preview_tokens`, and half of what it stands for; it aims at 55 % of that. Names of variables have 10 %
+of the whole, values 18 % of what is left, at most 120 tokens, the schema 60 % of the rest, the example what remains; what one of
+them does not need, the others get. Where that is too little, they give way in this order:
 
-1. shape: equal and nearly equal objects are written once, however small the data is;
-2. example: strings are cut to 48, 32, then 20 characters; objects of a shape that was shown before have two members; then whole
-   objects are left out, those furthest from the top and of which there are fewest first;
-3. shape: how many objects have a key; then objects are written as `{12 keys}` in the same order, then members that not all
-   objects have, then the last members;
-4. values: the least telling ones; names: the last ones, which are counted;
-5. words: below 300 tokens the instruction has no example, below 150 it does not say how to hand data on.
+1. shape: equal and nearly equal objects are written once, however small the data is, and a shape that holds itself stands in
+   itself by its name;
+2. beyond the aim: values keep 36 tokens, the most telling ones; strings are cut to 48, 32, then 20 characters, links to 30, and at
+   last ids to 10; then one link of those that begin alike is shown, one of the members that hold the same, only one more element
+   for what the first lacks, and none of a map;
+3. example: links after the first, ids and null come behind what is one level below; objects of a shape that was shown before have
+   two members; then whole objects are left out, those furthest from the top and of which there are fewest first;
+4. shape: how many objects have a key; then objects are written as `{12 keys}` in the same order, those that are met at many places
+   last, then members that not all objects have, then the last members;
+5. values: the least telling ones; names: the last ones, which are counted;
+6. words: below 300 tokens the instruction has no example, below 150 it does not say how to hand data on.
 
 Nothing that is written is untrue at any step.
 

@@ -59,6 +59,18 @@ NOTATIONS: dict[str, tuple[object, str]] = {
         {"text": "a", "replies": [{"text": "b", "replies": [{"text": "c", "replies": []}]}]},
         "Shape={text:str,replies:[Shape]}",
     ),
+    "a tree of names": (
+        {
+            "api": {
+                f"a{i}": {
+                    "at": {"n": 1},
+                    **{f"b{i}{j}": {"at": {"n": 2}, f"c{i}{j}": {"at": {"n": 3}}} for j in range(5)},
+                }
+                for i in range(40)
+            }
+        },
+        "{api:{*(40):Api={at:{n:int},*:Api}}}",
+    ),
     "keys that are no identifiers": (
         {"x-id": 1, "a.b": "s", "": None, "naïve": True, 'q"': []},
         '{"x-id":int,"a.b":str,"":null,naïve:bool,"q\\"":[]}',

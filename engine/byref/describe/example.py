@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, Generic, TypeVar, cast
 
 from byref.describe.cuts import digits, mark_in, plain
 from byref.describe.jsontext import compact, encodable
@@ -31,22 +32,53 @@ _COUNTED: Final = 1 << 18
 """Maximum elements whose numbers of keys are all compared."""
 _FEW: Final = 4
 """Scalars of an array that are shown."""
-_ENTRIES: Final = 8
+_ENTRIES: Final = 4
 """Scalar entries of a map that are shown if these are all; of more, a few."""
 _KEY: Final = 80
 _LEVELS: Final = 60
+_MAP: Final = 0.5
+"""Levels that a map counts for; a member counts for one."""
 _ALIKE: Final = 2
 """Links that begin alike, and objects with the same keys, that are shown of one object."""
 _LINK: Final = 12
 """Characters in which links may begin alike."""
+_LINK_SHOWN: Final = 30
+"""Characters of a link that are shown at least, since its host says little."""
 _LACKING_LEVELS: Final = 3
+_MORE: Final = 2
+"""Maximum elements that are shown because they have what those before them lack."""
+_SHORT: Final = 120
+"""Characters of an element up to which no other one that shows as much is shorter by enough to be shown in its place."""
+_SHORTER: Final = 0.8
+_WEIGHED: Final = 1_500
+"""Maximum characters of an element that are weighed."""
+_WORTH: Final = 16
+"""Characters of the key of an entry that have to be outweighed by one more member that is lacking."""
+_SECOND: Final = 1.5
+_THIRD: Final = 2.5
+"""Levels by which these elements are shown later than the first."""
+_MAPPED: Final = 5_000
+"""Maximum keys of a map among which its entries are chosen."""
+_COUNTED_LEVELS: Final = 6
+_VISITED: Final = 300
+"""Maximum members of one element that are visited to count what it shows."""
+_LATER: Final = 1.25
+"""Levels by which links after the first, and null, are shown later than other members."""
 _AGAIN: Final = 2
 """Members that are shown of an object whose shape was shown elsewhere."""
 _MARK: Final = 22
 """Characters of a mark for what was left out."""
 _GUESS: Final = 3
 _MOST: Final = 12
+_OPAQUE: Final = 20
+"""Characters of the shortest id or digest that is cut short, and shown later than other members."""
+_LONGEST: Final = 200
+_OPAQUE_SHOWN: Final = 10
+_OPAQUE_TEXT: Final = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w+/=-]+")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+_K = TypeVar("_K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +98,16 @@ class Example:
 class _Scalar:
     """A value that is written as it is, or a string that may be cut."""
 
-    __slots__ = ("value",)
+    __slots__ = ("cost", "value")
 
-    def __init__(self, value: object) -> None:
+    def __init__(self, value: object, cost: int = 0) -> None:
         self.value = value
+        self.cost = cost
+        """The characters that its place takes beside it."""
 
     def size(self, most: int) -> int:
         if type(self.value) is str:
-            return min(len(self.value), most + 10) + 2
+            return min(len(self.value), _cut(self.value, most) + 10) + 2
         return min(size_within(self.value, 40), most + 10)
 
 
@@ -103,43 +137,64 @@ Lacking = Mapping[str, "Lacking | None"]
 """The members that another value lacks; None for a member that it lacks altogether."""
 
 
-def example(value: object, outline: Outline, *, budget: int, measure: Callable[[str], int]) -> Example | None:
-    """Return an example of the value in at most `budget` tokens, counted by `measure`; None if none fits."""
-    return most_within(
-        budget,
-        room=_GUESS * budget,
-        high=_MOST * budget,
-        make=lambda room: _within(value, outline, room, measure),
-        whole=lambda found: found.is_complete,
-    )
+class Examples:
+    """Examples of one value: what all tries to make one share."""
 
+    def __init__(self, value: object, outline: Outline) -> None:
+        self._value = value
+        self._types = Types(outline)
+        self._elements = _Elements(self._types)
+        self._strings: Sequence[int] = _STRINGS
 
-def _within(value: object, outline: Outline, room: int, measure: Callable[[str], int]) -> Example:
-    for most in _STRINGS:
-        choice = _Choice(outline, room, most)
-        root = choice.of(value)
-        if choice.is_complete:
-            break
-    writing = _Writing(most)
-    shown = writing.shown(root)
-    text = compact(shown)
-    is_complete = choice.is_complete and (most == _STRINGS[0] or not writing.cuts)
-    is_whole = not (choice.is_empty or writing.cuts or writing.gaps)
-    return Example(shown, text, measure(text), is_whole, is_complete)
+    def fitted(self, budget: int, measure: Callable[[str], int], *, aim: int | None = None) -> Example | None:
+        """Return an example of the value in at most `budget` tokens, counted by `measure`; None if none fits.
+
+        Strings are cut shorter where the example would otherwise take more than `aim` tokens, and so are fewer elements shown.
+        """
+        self._strings = _STRINGS
+        return most_within(
+            budget,
+            room=_GUESS * budget,
+            high=_MOST * budget,
+            make=lambda room: self._within(room, measure, budget if aim is None else aim),
+            whole=lambda found: found.is_complete,
+        )
+
+    def _within(self, room: int, measure: Callable[[str], int], aim: int) -> Example:
+        is_improvable = False
+        for most in self._strings:
+            choice = _Choice(self._types, self._elements, room, most)
+            choice.is_thrifty = most == _STRINGS[-1]
+            root = choice.of(self._value)
+            is_improvable = is_improvable or not choice.is_complete
+            if not choice.is_complete and most != _STRINGS[-1]:
+                continue
+            writing = _Writing(most)
+            shown = writing.shown(root)
+            text = compact(shown)
+            tokens = measure(text)
+            if tokens <= aim or most == _STRINGS[-1]:
+                break
+            self._strings = self._strings[1:]  # with more room, it would take no fewer tokens
+        is_whole = not (choice.is_empty or writing.cuts or writing.gaps)
+        return Example(shown, text, tokens, is_whole, choice.is_complete and not is_improvable)
 
 
 class _Choice:
     """Chooses what to show in about `room` characters, with at most `most` characters of each string."""
 
-    def __init__(self, outline: Outline, room: int, most: int) -> None:
-        self._types = Types(outline)
+    def __init__(self, types: Types, elements: _Elements, room: int, most: int) -> None:
+        self._types = types
+        self._elements = elements
         self._left = room
         self._most = most
-        self._pending: list[tuple[float, int, int, _Object | _Array, Callable[[_Part], None]]] = []
+        self._pending: list[tuple[float, int, float, _Part, Callable[[_Part], None]]] = []
         self._count = 0
         self._seen: set[Record] = set()
         self._weights: dict[Record, float] = {}
         self.is_complete = True
+        self.is_thrifty = False
+        """Whether less is shown than otherwise of what the first elements lack, and of members that are alike."""
         self.is_empty = False
         """Whether nothing was placed: there was no room, or it nests too deeply."""
 
@@ -155,7 +210,13 @@ class _Choice:
             if self._left < cost + _MARK and root:
                 self.is_complete = False
                 continue
-            if isinstance(part, _Object):
+            if isinstance(part, _Scalar):
+                if part.size(self._most) + part.cost > self._left:
+                    self.is_complete = False
+                else:
+                    self._left -= part.size(self._most) + part.cost
+                    place(part)
+            elif isinstance(part, _Object):
                 self._open_object(part, depth, place)
             else:
                 self._open_array(part, depth, place)
@@ -166,7 +227,7 @@ class _Choice:
         self,
         value: Any,
         type_: Type | None,
-        depth: int,
+        depth: float,
         place: Callable[[_Part], None],
         cost: int,
         only: Lacking | None = None,
@@ -174,7 +235,7 @@ class _Choice:
     ) -> bool:
         """Place a scalar if there is room for it, and note a container for later; return False if there is no room."""
         kind = type(value)
-        part: _Object | _Array
+        part: _Part
         if kind is dict and value:
             record = type_.record if type_ is not None else None
             part = _Object(value, record, only)
@@ -185,14 +246,16 @@ class _Choice:
             record = items.record if items is not None else None
             rank = depth - self._weight(record) + later
         else:
-            scalar = _Scalar(value)
-            cost += scalar.size(self._most)
-            if cost > self._left:
-                self.is_complete = False
-                return False
-            self._left -= cost
-            place(scalar)
-            return True
+            part = _Scalar(value, cost)
+            if not later:
+                cost += part.size(self._most)
+                if cost > self._left:
+                    self.is_complete = False
+                    return False
+                self._left -= cost
+                place(part)
+                return True
+            rank = depth + later
         self._count += 1
         heappush(self._pending, (rank, self._count, depth, part, place))
         return True
@@ -201,13 +264,16 @@ class _Choice:
         """Return the weight of a record as it was when it was first met, so that of equal ones the first one comes first."""
         return 0 if record is None else self._weights.setdefault(record, record.weight)
 
-    def _open_object(self, part: _Object, depth: int, attach: Callable[[_Part], None]) -> None:
+    def _open_object(self, part: _Object, depth: float, attach: Callable[[_Part], None]) -> None:
         record, value = part.record, part.value
         self._left -= 4
         keys: Sequence[str]
+        entries: Sequence[_Chosen[str]] = ()
         again = False
         if part.only is not None:
             keys = list(part.only)
+            if self.is_thrifty:
+                keys = [key for key in keys if type(value[key]) not in (dict, list)] or keys
         elif record is None:
             keys = list(islice(value, _ENTRIES))
         else:
@@ -216,79 +282,278 @@ class _Choice:
                 again = record in self._seen
                 self._seen.add(record)
             if record.rest is not None:
-                keys = [*keys, *self._entries(record, value)]
+                entries = self._elements.of_map(value, record)
         if again:
-            keys = [key for key in keys if type(value[key]) not in (dict, list, Rows) and value[key] is not None][
-                :_AGAIN
-            ]
-        else:
-            keys = list(_telling(value, keys, None if record is None else record.node.members))
-        for key in keys:
-            type_ = None
-            if record is not None:
-                type_ = self._types.member(record, key) if key in record.node.members else record.rest
+            # A shape that was shown before is recognized by its first members.
+            keys = [*keys, *(entry.key for entry in entries)]
+            scalars = (key for key in keys if type(value[key]) not in (dict, list, Rows) and value[key] is not None)
+            keys, entries = list(islice(scalars, _AGAIN)), ()
 
-            def place(child: _Part, key: str = key) -> None:
+        def offer(key: str, only: Lacking | None, later: float) -> None:
+            def place(child: _Part) -> None:
                 if not part.members:
                     attach(part)
                 part.members[key] = child
 
-            self._offer(value[key], type_, depth + 1, place, min(len(key), _KEY) + 4, self._only(part, key))
-        if len(keys) < len(value):
+            type_, level = None, 1.0
+            if record is not None and key in record.node.members:
+                type_ = self._types.member(record, key)
+            elif record is not None:
+                type_, level = record.rest, _MAP
+            self._offer(value[key], type_, depth + level, place, min(len(key), _KEY) + 4, only, later)
+
+        count = len(entries)
+        for key, later in self._telling(part, keys):
+            count += 1
+            offer(key, self._only(part, key), later)
+        for entry in [entry for entry in entries if not (self.is_thrifty and entry.only is not None)]:
+            offer(entry.key, entry.only, entry.later)
+        if count < len(value):
             self._left -= _MARK
+
+    def _telling(self, part: _Object, keys: Sequence[str]) -> Iterator[tuple[str, float]]:
+        """Yield the keys whose values teach something, and how much later than others each is shown.
+
+        Scalars come before containers. Of links that begin alike, and of containers that hold the same, as translations do, only
+        the first few come; links after the first, ids, and null give way to what is one level below.
+        """
+        most = 1 if self.is_thrifty else _ALIKE
+        links: Counter[str] = Counter()
+        alike: Counter[object] = Counter()
+        below: list[str] = []
+        for key in keys:
+            member = part.value[key]
+            later = 0.0
+            if type(member) is str and len(member) > _LINK:
+                if "://" in member[:_LINK]:
+                    links[member[:_LINK]] += 1
+                    if links[member[:_LINK]] > most:
+                        continue
+                    later = _LATER if links.total() > 1 else 0.0
+                elif _is_opaque(member):
+                    later = _LATER
+            if type(member) is dict and member:
+                shape = self._shape(part, key, member)
+                alike[shape] += 1
+                if alike[shape] <= (most if len(member) > 1 else _ALIKE):
+                    below.append(key)
+            elif type(member) in (list, Rows) and len(member):
+                below.append(key)
+            else:
+                yield key, later if member is not None else _LATER
+        for key in below:
+            yield key, 0.0
+
+    def _shape(self, part: _Object, key: str, member: dict[str, Any]) -> object:
+        """Return something that is equal for members that hold the same: maps of equal values, and objects of equal keys."""
+        record = None
+        if part.record is not None and key in part.record.node.members:
+            record = self._types.member(part.record, key).record
+        if record is not None and record.rest is not None and not record.node.members:
+            return record.rest.kinds, record.rest.record
+        return tuple(islice(member, 8))
 
     @staticmethod
     def _only(part: _Object, key: str) -> Lacking | None:
         """Return what is shown of a member at most; None for all."""
         return None if part.only is None else part.only[key]
 
-    def _entries(self, record: Record, value: dict[str, Any]) -> list[str]:
-        """Return the keys of the entries of a map that are shown."""
-        names = [key for key in islice(value, 256) if key not in record.node.members]
-        first = names[:_CANDIDATES]
-        if not any(type(value[key]) in (dict, list, Rows) for key in first):
-            return names if len(names) <= _ENTRIES else names[:2]
-        best = max(first, key=lambda key: _fullness(value[key]))
-        return [best]
+    def _open_array(self, part: _Array, depth: float, attach: Callable[[_Part], None]) -> None:
+        chosen = [
+            one
+            for one in self._elements.of_array(part.value, part.type)
+            if not (self.is_thrifty and one.later == _THIRD)
+        ]
+        for element in chosen:
 
-    def _open_array(self, part: _Array, depth: int, attach: Callable[[_Part], None]) -> None:
-        values = part.value
-        count = len(values)
-        candidates = list(_candidates(values))
-        scalars = [(at, one) for at, one in candidates if type(one) not in (dict, list)]
-        chosen: list[tuple[int, Any, Lacking | None, float]] = []
-        if len(scalars) == len(candidates):
-            kinds: dict[type, int] = {}
-            for at, one in scalars:
-                kinds.setdefault(type(one), at)
-            places = range(count) if count <= _FEW else sorted({0, 1, count - 1, *kinds.values()})
-            known = dict(candidates)
-            chosen = [(at, known[at], None, 0) for at in places if at in known]
-        else:
-            at, best = _best(candidates)
-            chosen.append((at, best, None, 0))
-            for type_ in {type(one): None for _, one in candidates}:
-                if type_ is not type(best) and type_ is not type(None):
-                    chosen.append((*next((at, one) for at, one in candidates if type(one) is type_), None, 0.5))
-            second = _second(best, candidates)
-            if second is not None:
-                chosen.append((*second, 1.5))
-            elif _is_ordered(best, candidates):
-                at, last = candidates[-1]
-                if at == count - 1 and size_within(last, 400) <= 400:
-                    chosen.append((at, last, dict.fromkeys(last), 1.5))
-        for at, one, only, later in chosen:
-            if at in part.items:
-                continue
-
-            def place(child: _Part, at: int = at) -> None:
+            def place(child: _Part, at: int = element.key) -> None:
                 if not part.items:
                     attach(part)
                 part.items.setdefault(at, child)
 
-            self._offer(one, part.type, depth, place, 2, only, later)
-        if len(chosen) < count:
+            self._offer(element.value, part.type, depth, place, 2, element.only, element.later)
+        if len(chosen) < len(part.value):
             self._left -= _MARK
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen(Generic[_K]):
+    """An element of an array or map that is shown."""
+
+    key: _K
+    """Its place in the array, or its key in the map."""
+    value: Any
+    only: Lacking | None = None
+    """What is shown of it at most; None for all."""
+    later: float = 0.0
+    """How many levels further from the top it counts than it is."""
+
+
+class _Elements:
+    """Chooses the elements of arrays and maps that are shown, each time the same."""
+
+    def __init__(self, types: Types) -> None:
+        self._types = types
+        self._arrays: dict[int, Sequence[_Chosen[int]]] = {}
+        self._maps: dict[int, Sequence[_Chosen[str]]] = {}
+
+    def of_array(self, values: list[Any] | Rows, type_: Type | None) -> Sequence[_Chosen[int]]:
+        """Return the elements of an array that are shown."""
+        known = self._arrays.get(id(values))
+        if known is None:
+            known = self._arrays[id(values)] = self._of_array(values, type_)
+        return known
+
+    def of_map(self, value: dict[str, Any], record: Record) -> Sequence[_Chosen[str]]:
+        """Return the entries of a map that are shown: the members that are no fields of its record."""
+        known = self._maps.get(id(value))
+        if known is None:
+            known = self._maps[id(value)] = self._of_map(value, record)
+        return known
+
+    def _of_map(self, value: dict[str, Any], record: Record) -> Sequence[_Chosen[str]]:
+        names = [key for key in islice(value, _MAPPED) if key not in record.node.members]
+        if len(names) > _CANDIDATES + _SPREAD:
+            step = (len(names) - _CANDIDATES) // (_SPREAD - 1)
+            names = [*names[:_CANDIDATES], *names[_CANDIDATES:-1:step][: _SPREAD - 1], names[-1]]
+        candidates = [(key, value[key]) for key in names]
+        if any(type(one) in (dict, list, Rows) for _, one in candidates):
+            return self._best(candidates, record.rest)
+        return [_Chosen(*one) for one in (candidates if len(candidates) <= _ENTRIES else candidates[:2])]
+
+    def _of_array(self, values: list[Any] | Rows, type_: Type | None) -> Sequence[_Chosen[int]]:
+        count = len(values)
+        candidates = list(_candidates(values))
+        if not any(type(one) in (dict, list) for _, one in candidates):
+            kinds: dict[type, int] = {}
+            for at, one in candidates:
+                kinds.setdefault(type(one), at)
+            last = 1 if set(kinds) == {str} else count - 1  # of numbers, the last one may be their greatest
+            places = range(count) if count <= _FEW else sorted({0, 1, last, *kinds.values()})
+            known = dict(candidates)
+            return [_Chosen(at, known[at]) for at in places if at in known]
+        chosen = self._best(candidates, type_)
+        best = chosen[0].value
+        if len(chosen) == 1 and _is_ordered(best, candidates):
+            at, last = candidates[-1]
+            if at == count - 1 and at != chosen[0].key and size_within(last, 400) <= 400:
+                chosen.append(_Chosen(at, last, dict.fromkeys(last), _SECOND))
+        return chosen
+
+    def _best(self, candidates: Sequence[tuple[_K, Any]], type_: Type | None) -> list[_Chosen[_K]]:
+        """Return the element that shows most, one of each other kind, and those that have what all before them lack."""
+        places = _Places(self._types)
+        counts = [places.count(one, type_) for _, one in candidates]
+        full = [candidates[at] for at, count in enumerate(counts) if count == max(counts)]
+        key, best = full[0]
+        size = _size(full[0])
+        if size > _SHORT:
+            shortest = min(full[:_CANDIDATES], key=_size)
+            if _size(shortest) < _SHORTER * size:
+                key, best = shortest
+        chosen = [_Chosen(key, best)]
+        for kind in {type(one): None for _, one in candidates}:
+            if kind is not type(best) and kind is not type(None):
+                chosen.append(_Chosen(*next((key, one) for key, one in candidates if type(one) is kind), later=0.5))
+        shown = best
+        if isinstance(key, int):  # of equal ones, a neighbour leaves no gap that has to be counted
+            at = key
+            candidates = sorted(candidates, key=lambda one: abs(cast(int, one[0]) - at))
+        else:
+            candidates = sorted(candidates, key=_size)
+        for more in range(_MORE):
+            lacking, most, found = {}, -inf, None
+            for key, one in candidates:
+                missing, count = self._lacking(shown, one, type_, 0)
+                worth = count - (len(key) / _WORTH if isinstance(key, str) else 0)
+                if count and worth > most:
+                    lacking, most, found = missing, worth, (key, one)
+            if found is None:
+                break
+            chosen.append(_Chosen(*found, lacking, _SECOND if not more else _THIRD))
+            shown = _joined(shown, found[1], lacking)
+        return chosen
+
+    def _lacking(
+        self, best: object, one: object, type_: Type | None, level: int
+    ) -> tuple[dict[str, Lacking | None], int]:
+        """Return the members of a value that another one lacks or has empty, and their number."""
+        found: dict[str, Lacking | None] = {}
+        count = 0
+        if type(best) is not dict or type(one) is not dict:
+            return found, 0
+        record = type_.record if type_ is not None else None
+        for key, member in islice(one.items(), 300):
+            other = best.get(key)
+            if _is_empty(member):
+                continue
+            is_field = record is None or record.rest is None or key in record.node.members
+            if _is_empty(other):
+                # Another key of a map shows nothing new, as long as one of them is shown.
+                if is_field or not any(not _is_empty(one) for one in islice(best.values(), 20)):
+                    found[key] = None
+                    count += 1
+            elif is_field and type(member) is dict and type(other) is dict and level < _LACKING_LEVELS:
+                below = self._types.member(record, key) if record is not None and key in record.node.members else None
+                missing, more = self._lacking(other, member, below, level + 1)
+                if more:
+                    found[key] = missing
+                    count += more
+        return found, count
+
+
+def _size(element: tuple[object, Any]) -> int:
+    """Return about how many characters an element of an array or map takes."""
+    key, value = element
+    return size_within(value, _WEIGHED) + (len(key) if isinstance(key, str) else 0)
+
+
+def _joined(shown: dict[str, Any], more: dict[str, Any], only: Lacking) -> dict[str, Any]:
+    """Return an object with the members of two of which both are shown, of the second only some."""
+    return shown | {
+        key: more[key] if below is None else _joined(shown[key], more[key], below) for key, below in only.items()
+    }
+
+
+class _Places:
+    """Counts the places at which elements have values, so that the one that shows most can be chosen."""
+
+    def __init__(self, types: Types) -> None:
+        self._types = types
+        self._left = 0
+
+    def count(self, value: object, type_: Type | None) -> int:
+        """Return at how many places a value shows something; all entries of a map are at one place."""
+        self._left = _VISITED
+        return self._below(value, type_, _COUNTED_LEVELS)
+
+    def _below(self, value: object, type_: Type | None, levels: int) -> int:
+        if levels and type(value) is list:
+            items = type_.items if type_ is not None else None
+            counts = (self._below(one, items, levels - 1) for one in value[:_FEW] if type(one) in (dict, list))
+            return max(counts, default=0)
+        if type(value) is not dict:
+            return 0
+        record = type_.record if type_ is not None else None
+        count = 0
+        is_mapped = False
+        for key, member in value.items():
+            self._left -= 1
+            if self._left < 0:
+                break
+            if not member and _is_empty(member):
+                continue
+            is_field = record is None or record.rest is None or key in record.node.members
+            if not is_field and is_mapped:
+                continue
+            is_mapped = is_mapped or not is_field
+            count += 1
+            if levels and type(member) in (dict, list):
+                below = None
+                if record is not None:
+                    below = self._types.member(record, key) if key in record.node.members else record.rest
+                count += self._below(member, below, levels - 1)
+        return count
 
 
 def _candidates(values: list[Any] | Rows) -> Iterator[tuple[int, Any]]:
@@ -309,91 +574,22 @@ def _candidates(values: list[Any] | Rows) -> Iterator[tuple[int, Any]]:
             yield at, head[at]
 
 
-def _best(candidates: Sequence[tuple[int, Any]]) -> tuple[int, Any]:
-    """Return the first element if it is nearly as full as the fullest, which is returned otherwise."""
-    fullest = max(candidates, key=lambda one: _fullness(one[1]))
-    first = next((one for one in candidates if type(one[1]) is type(fullest[1])), fullest)
-    full, most = _fullness(first[1])[0], _fullness(fullest[1])[0]
-    return first if 5 * full >= 4 * most else fullest
-
-
-def _fullness(value: object) -> tuple[int, int]:
-    """Return how much a value shows: the number of its members that are not empty, and of those of its objects."""
-    if type(value) is dict:
-        own = below = 0
-        for member in islice(value.values(), 300):
-            if member is not None and member != [] and member != {} and member != "":
-                own += 1
-                if type(member) is dict:
-                    below += sum(1 for one in islice(member.values(), 100) if one is not None)
-                elif type(member) is list:
-                    below += 1
-        return own, below
-    if type(value) is list:
-        return min(len(value), 8), 0
-    return 0, 0
-
-
-def _second(best: object, candidates: Sequence[tuple[int, Any]]) -> tuple[int, Any, Lacking] | None:
-    """Return the element that has most of what the best one lacks, and that."""
-    found: tuple[int, Any, Lacking] | None = None
-    most = 0
-    for at, one in candidates:
-        lacking, count = _lacking(best, one, 0)
-        if count > most:
-            found, most = (at, one, lacking), count
-    return found
-
-
-def _lacking(best: object, one: object, level: int) -> tuple[dict[str, Lacking | None], int]:
-    """Return the members of a value that another one lacks or has empty, and their number."""
-    found: dict[str, Lacking | None] = {}
-    count = 0
-    if type(best) is not dict or type(one) is not dict:
-        return found, 0
-    for key, member in islice(one.items(), 300):
-        other = best.get(key)
-        if _is_empty(member):
-            continue
-        if _is_empty(other):
-            found[key] = None
-            count += 1
-        elif type(member) is dict and type(other) is dict and level < _LACKING_LEVELS:
-            below, more = _lacking(other, member, level + 1)
-            if more:
-                found[key] = below
-                count += more
-    return found, count
-
-
 def _is_empty(value: object) -> bool:
     return value is None or value == "" or value == [] or value == {}
 
 
-def _telling(value: dict[str, Any], keys: Sequence[str], fields: Container[str] | None) -> Iterator[str]:
-    """Yield the keys whose values teach something: scalars first, then containers; of links that begin alike only the first few.
+def _is_opaque(text: str) -> bool:
+    """Tell whether a string is an id or digest, of which a reader learns little."""
+    return len(text) >= _OPAQUE and _OPAQUE_TEXT.fullmatch(text[:_LONGEST]) is not None
 
-    Of several containers that hold the same, as translations do, the first few come.
-    """
-    links: Counter[str] = Counter()
-    alike: Counter[tuple[str, ...]] = Counter()
-    below: list[str] = []
-    for key in keys:
-        member = value[key]
-        if type(member) is str and len(member) > _LINK and "://" in member[:_LINK]:
-            links[member[:_LINK]] += 1
-            if links[member[:_LINK]] > _ALIKE:
-                continue
-        if type(member) is dict and member:
-            names = tuple(islice(member, 8))
-            alike[names] += 1
-            if alike[names] <= _ALIKE:
-                below.append(key)
-        elif type(member) in (list, Rows) and len(member):
-            below.append(key)
-        else:
-            yield key
-    yield from below
+
+def _cut(text: str, most: int) -> int:
+    """Return how many characters of a string are shown if it is cut."""
+    if most == _STRINGS[0]:
+        return most
+    if "://" in text[:_LINK]:
+        return max(most, _LINK_SHOWN)
+    return min(most, _OPAQUE_SHOWN) if _is_opaque(text) else most
 
 
 def _is_ordered(best: object, candidates: Sequence[tuple[int, Any]]) -> bool:
@@ -424,11 +620,14 @@ class _Writing:
             return self._scalar(part.value)
         if isinstance(part, _Object):
             members: dict[str, Any] = {}
-            for key in (
-                part.value if len(part.members) > 8 else sorted(part.members, key=list(islice(part.value, 3_000)).index)
-            ):
+            # The members are written in the object's order. All that are shown are among its first keys.
+            left = len(part.members)
+            for key in part.value:
+                if not left:
+                    break
                 if (child := part.members.get(key)) is None:
                     continue
+                left -= 1
                 name = (
                     encodable(key)
                     if len(key) <= _KEY
@@ -462,7 +661,8 @@ class _Writing:
             value = digits(value)
         if type(value) is not str:
             return plain(value)
-        if len(value) <= self._most + 10:
+        most = _cut(value, self._most)
+        if len(value) <= most + 10:
             return encodable(value)
         self.cuts += 1
-        return f"{encodable(value[: self._most])}… +{len(value) - self._most:,} chars"
+        return f"{encodable(value[:most])}… +{len(value) - most:,} chars"

@@ -6,10 +6,12 @@ one, those nearest to the top and with most objects first; what is never looked 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from math import log10
 from typing import Final
 
@@ -30,15 +32,18 @@ _FEW: Final = 6
 """Objects with fewer keys are of one shape only if all keys are equal."""
 _RECORDS: Final = 200
 """Maximum records that a new place is compared with."""
-_JOINED: Final = 8
+_JOINED: Final = 32
 """Maximum places that change one record. In a tree of comments, say, each level of replies may be one."""
 _MEASURED: Final = 64
 """Members of an object among which arrays are measured, at each of so many levels:"""
 _MEASURED_LEVELS: Final = 3
 _MAP: Final = 0.5
 """Levels that a map counts for; a member counts for one."""
+_MET: Final = 0.7
+"""Levels nearer to the top that a record counts for ten times as many places that it is met at."""
 _MERGED: Final = 50_000
-"""Maximum places that are read to join shapes: a shape inside itself, level by level, would be read at each of its levels."""
+"""Maximum places that are read to join shapes, and at most so many times all places of the value:"""
+_READ_AGAIN: Final = 10
 _GUESS: Final = 3
 """Characters per token for the first try; measuring corrects it."""
 _MOST: Final = 8
@@ -102,7 +107,7 @@ class Outline:
         self.node = node
         self._lengths: dict[int, int] = {}
         self._merged: dict[tuple[int, ...], tuple[Sequence[Node], Node]] = {}
-        self._left = _MERGED
+        self._covered: dict[tuple[int, int], tuple[Node, Node, bool]] = {}
         self._measure(node, value, 0)
 
     def fitted(self, budget: int, measure: Callable[[str], int]) -> Outlined | None:
@@ -130,10 +135,41 @@ class Outline:
     def joined(self, first: Node, second: Node) -> Node | None:
         """Return one node for two; None if so much was joined already that it would take too long."""
         if (id(first), id(second)) not in self._merged:
-            self._left -= sum(1 for one in (first, second) for _ in islice(places(one), max(self._left, 0) + 1))
-            if self._left < 0:
+            # What only one of them has is shared, not copied; so the smaller one says how much work it is at most.
+            both = zip(places(first), places(second), strict=False)
+            if not self._takes(sum(1 for _ in islice(both, self._left + 1))):
                 return None
         return self.merge([first, second])
+
+    def merged(self, nodes: Sequence[Node]) -> Node | None:
+        """Return one node for several; None if so much was joined already that it would take too long."""
+        if len(nodes) > 1 and tuple(map(id, nodes)) not in self._merged:
+            every = chain.from_iterable(map(places, nodes))
+            if not self._takes(sum(1 for _ in islice(every, self._left + 1))):
+                return None
+        return self.merge(nodes) if len(nodes) > 1 else nodes[0]
+
+    def covers(self, wide: Node, narrow: Node) -> bool:
+        """Tell whether all that a node says holds if another one says it; each time the same, so it is found once."""
+        key = id(wide), id(narrow)
+        known = self._covered.get(key)
+        if known is None:
+            known = self._covered[key] = wide, narrow, _covers(wide, narrow)
+        return known[2]
+
+    def _takes(self, work: int) -> bool:
+        """Take as many places from those that may still be read; return False if there are not as many."""
+        if work > self._left:
+            self._left -= work // 4  # for the counting, so that it is not tried without end
+            return False
+        self._left -= work
+        return True
+
+    @cached_property
+    def _left(self) -> int:
+        """How many places may still be read to join shapes: a shape inside itself, level by level, would be read at each level."""
+        every = sum(1 for _ in islice(places(self.node), _MERGED // _READ_AGAIN))
+        return every * _READ_AGAIN
 
     def _measure(self, node: Node, value: object, depth: int) -> None:
         if type(value) is list or type(value) is Rows:
@@ -163,6 +199,8 @@ class Types:
         self._outline = outline
         self._known: dict[int, tuple[Node, Type]] = {}
         self._records: dict[frozenset[str], Record] = {}
+        self._mapped: dict[frozenset[str], Record] = {}
+        """Records that have further keys that are data, by their other keys. In a tree whose keys are names, say, each node is one."""
         self._changed: set[Record] = set()
         """Records that another place has joined: if they were looked into, they have to be again."""
         self.root = self.of(outline.node)
@@ -204,9 +242,13 @@ class Types:
         """
         return _Looking(self, room).all()
 
-    def merged(self, nodes: Sequence[Node]) -> Node:
-        """Return one node for several."""
-        return self._outline.merge(nodes) if len(nodes) > 1 else nodes[0]
+    def merged(self, nodes: Sequence[Node]) -> Type:
+        """Return the type of the values at several places; one that says nothing if it would take too long to find it."""
+        merged = self._outline.merged(nodes)
+        if merged is None:
+            merged = Node()
+            merged.is_cut = True
+        return self.of(merged)
 
     def take_changed(self) -> set[Record]:
         """Return the records whose members have to be looked into anew, and forget them."""
@@ -216,16 +258,17 @@ class Types:
     def _record(self, node: Node) -> Record:
         node = as_map(node)
         keys = frozenset(node.members)
-        if node.rest is not None or not keys:
+        if not keys:
             record = Record(node)
-            if node.rest is not None and not keys:
+            if node.rest is not None:
                 record.rest = self.of(node.rest)
             return record
-        alike = self._alike(keys)
-        if alike is None:
-            alike = self._records[keys] = Record(node)
-        elif _covers(alike.node, node):
-            alike.is_varied = alike.is_varied or not _covers(node, alike.node)
+        records = self._records if node.rest is None else self._mapped
+        alike = self._alike(keys) if node.rest is None else self._mapped.get(keys)
+        if alike is None or alike.joined >= _JOINED:
+            alike = records[keys] = Record(node)
+        elif self._outline.covers(alike.node, node):
+            alike.is_varied = alike.is_varied or not self._outline.covers(node, alike.node)
         elif (joined := self._outline.joined(alike.node, node)) is None:
             return Record(node)
         else:
@@ -233,7 +276,7 @@ class Types:
             alike.is_varied = True
             alike.node = joined
             self._changed.add(alike)
-            self._records[frozenset(joined.members)] = alike
+            records[frozenset(joined.members)] = alike
         return alike
 
     def _alike(self, keys: frozenset[str]) -> Record | None:
@@ -243,7 +286,7 @@ class Types:
                 if len(others) >= _FEW and len(keys & others) >= _NEAR * len(keys | others):
                     found = record
                     break
-        return found if found is not None and found.joined < _JOINED else None
+        return found
 
 
 class _Looking:
@@ -253,6 +296,8 @@ class _Looking:
         self._types = types
         self._left = room
         self._ranks: dict[Record, float] = {}
+        self._met: Counter[Record] = Counter()
+        """At how many places each record was met: once it is written, all others take no more than its name."""
         self._spent: dict[Record, int] = {}
         self._pending: list[tuple[float, int, Record]] = []
         self._pushed = 0
@@ -268,11 +313,12 @@ class _Looking:
             for changed in self._types.take_changed() & self._ranks.keys():
                 self._left += self._spent.pop(changed, 0)
                 changed.members = {}
+                changed.rest = None  # it has members, so that its rest is found when these are looked into
                 self._push(changed)
         return is_whole
 
     def _push(self, record: Record) -> None:
-        rank = self._ranks[record] - record.weight
+        rank = self._ranks[record] - record.weight - _MET * log10(self._met[record])
         self._pushed += 1
         heappush(self._pending, (rank, self._pushed, record))
 
@@ -287,6 +333,7 @@ class _Looking:
                 is_new = record not in self._ranks
                 size += _STUB if is_new else _NAME
                 self._ranks[record] = min(rank, self._ranks.get(record, rank))
+                self._met[record] += 1
                 if record not in self._spent:
                     self._push(record)  # again, because more objects make it weigh more
                 if is_new and record.rest is not None:
@@ -316,7 +363,7 @@ class _Looking:
         if node.rest is not None and record.members:
             # A member that is not written counts as one of the keys that are data, of which only the common type is written.
             rest = [node.rest, *(node.members[key] for key in keys[len(keys) - hidden :])]
-            record.rest = self._types.of(self._types.merged(rest))
+            record.rest = self._types.merged(rest)
             record.folded = len(node.rest_keys) + hidden
             left -= self._meet(record.rest, rank - 1 + _MAP)
         if record.members:
@@ -330,16 +377,18 @@ def _least(node: Node) -> int:
     return 3 * (node.kinds & ~CONTAINER).bit_count() + (_STUB if node.kinds & OBJECT else 2)
 
 
-def _covers(wide: Node, narrow: Node, levels: int = 12) -> bool:
+def _covers(wide: Node, narrow: Node, levels: int = _LEVELS) -> bool:
     """Tell whether all that a node says holds if another one says it, so that the other need not be merged with it."""
     if wide is narrow:
         return True
-    if narrow.kinds & ~wide.kinds or narrow.is_cut or not levels or narrow.rest is not None:
+    if narrow.kinds & ~wide.kinds or narrow.is_cut or not levels:
         return False
     if not (wide.required or set()) <= (narrow.required or set()) and narrow.objects:
         return False
-    if narrow.items is not None and (wide.items is None or not _covers(wide.items, narrow.items, levels - 1)):
-        return False
-    return all(
-        key in wide.members and _covers(wide.members[key], member, levels - 1) for key, member in narrow.members.items()
-    )
+    below = [] if narrow.items is None else [(wide.items, narrow.items)]
+    if narrow.rest is not None:
+        # Which of the keys that are data has which value is not known: so each place that they lead to has to cover all.
+        below.append((wide.rest, narrow.rest))
+        below += [(member, narrow.rest) for key, member in wide.members.items() if key in narrow.rest_keys]
+    below += [(wide.members.get(key, wide.rest), member) for key, member in narrow.members.items()]
+    return all(one is not None and _covers(one, other, levels - 1) for one, other in below)

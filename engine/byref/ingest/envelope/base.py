@@ -177,8 +177,10 @@ def repeated(step: int, first: int | None) -> str:
     return "" if first is None else f"Re-executed at step {step}: identical to the output of step {first}."
 
 
-def nested(path: str) -> str:
-    """Return the text by which `omitted` mentions containers that nest too deeply to be described."""
+def nested(path: str, *, tiny: bool = False) -> str:
+    """Return the text by which `omitted` mentions containers that nest too deeply to be described; `tiny`, without their path."""
+    if tiny:
+        return "not described"
     shown = path.removeprefix(".")
     shown = shown if len(shown) <= _PATH_CHARS else f"{shown[:_PATH_CHARS]}…"
     return f"{encodable(shown)}: what nests deeper is not described, but whole in the data"

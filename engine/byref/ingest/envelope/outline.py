@@ -6,6 +6,7 @@ the other. Names of variables, values and `omitted` have a share of their own.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import Any, Final
 from byref.artifacts import variables
 from byref.content import Block
 from byref.describe.cuts import plain
-from byref.describe.example import Example, example
+from byref.describe.example import Example, Examples
 from byref.describe.jsontext import compact
 from byref.describe.tables import tables
 from byref.describe.values import Fact, beside, listed
@@ -36,14 +37,21 @@ from byref_sandbox.values.data import at_path
 
 _SCHEMA_SHARE: Final = 0.6
 """The schema's share of the tokens that the fixed parts leave, if schema and example need more than these."""
-_LISTING_SHARE: Final = 0.14
+_LISTING_SHARE: Final = 0.1
 """Share of the budget for the names of variables; further variables are only counted."""
 _VALUES_SHARE: Final = 0.18
 """Maximum share of the tokens that the fixed parts leave for what is said of values."""
 _MOST_OF_VALUES: Final = 120
 """Maximum tokens of what is said of values: what says most comes first, and soon the rest says little."""
+_AIM: Final = 0.55
+"""Share of the budget that an envelope exceeds only for the shape, for the most telling values, and for a short example of each
+place: strings are cut shorter, and less is said of values, before it does."""
+_LEAST_OF_VALUES: Final = 36
+"""Tokens of what is said of values in an envelope that exceeds its aim."""
 _MOST_FACTS: Final = 60
 """Facts of values that are considered."""
+_NEARLY: Final = 0.6
+"""What a fact is worth at least of a longer one that has no room, to be stated in its place."""
 _AT_ONCE: Final = 8
 """Facts of values that are tried together."""
 _SHORTEST: Final = 6
@@ -73,6 +81,7 @@ class _OutlineBuilder(Builder):
         self._is_json_schema = brief.policy.schema_form == "json-schema"
         self._most_shown = brief.policy.preview_tokens
         self._outline = measured.schema.outline
+        self._examples = Examples(self._value, self._outline)
         self._shape: object = None
         self._example: Example | None = None
         self._values: dict[str, Any] = {}
@@ -97,22 +106,30 @@ class _OutlineBuilder(Builder):
 
     def _share(self, room: int) -> None:
         """Divide a room in tokens between the values, the shape and the example."""
-        _, reserved = self._said(self._facts, min(int(room * _VALUES_SHARE), _MOST_OF_VALUES))
+        aim = room - int(self.budget * (1 - _AIM))
+        most = min(int(room * _VALUES_SHARE), _MOST_OF_VALUES)
+        least = min(most, _LEAST_OF_VALUES)
+        _, reserved = self._said(self._facts, least)
         room -= reserved
+        aim -= reserved
         self._shape, used, is_whole = self._shaped(max(int(room * _SCHEMA_SHARE), 4))
-        self._example = self._exampled(room - used)
-        left = room - used - (0 if self._example is None else self._example.tokens)
+        self._example = self._exampled(room - used, aim - used)
+        shown = 0 if self._example is None else self._example.tokens
+        left = room - used - shown
         if not is_whole and left > room // 16:
-            self._shape, _, _ = self._shaped(used + left)
-        shown = None if self._example is None else self._example.value
-        self._values, _ = self._said(beside(self._facts, shown), reserved)
+            self._shape, used, _ = self._shaped(used + left)
+            left = room - used - shown
+        values = max(reserved, min(most, reserved + min(left, aim - used - shown)))
+        value = None if self._example is None else self._example.value
+        self._values, _ = self._said(beside(self._facts, value), values)
 
     def _said(self, facts: Sequence[Fact], budget: int) -> tuple[dict[str, Any], int]:
         """Return what is said of values in at most this many tokens, and its tokens."""
         taken: list[Fact] = []
         shown: dict[str, Any] = {}
         tokens = 0
-        # Most of the first facts fit, so they are tried together; one that is too long is left out for shorter ones.
+        # Most of the first facts fit, so they are tried together; one that is too long is left out for shorter ones that tell
+        # nearly as much.
         step, at = _AT_ONCE, 0
         while at < len(facts) and budget - tokens > _SHORTEST:
             more = plain(listed([*taken, *facts[at : at + step]]))
@@ -122,7 +139,8 @@ class _OutlineBuilder(Builder):
                 shown, tokens = more, counted
                 at += step
             elif step == 1:
-                at += 1
+                least = _NEARLY * facts[at].worth
+                facts = [*facts[:at], *(fact for fact in facts[at + 1 :] if fact.worth >= least)]
             else:
                 step //= 2
         return shown, tokens
@@ -142,10 +160,10 @@ class _OutlineBuilder(Builder):
         outlined = self._outline.fitted(budget, lambda text: self.count(compact(text)))
         return ("", 1, False) if outlined is None else (outlined.text, outlined.tokens, outlined.is_whole)
 
-    def _exampled(self, budget: int) -> Example | None:
+    def _exampled(self, budget: int, aim: int) -> Example | None:
         if budget < _LEAST:
             return None
-        return example(self._value, self._outline, budget=min(budget, self._most_shown), measure=self.count)
+        return self._examples.fitted(min(budget, self._most_shown), self.count, aim=aim)
 
     def _parts(self) -> dict[str, Any]:
         """Return the members of the envelope that describe the data."""
@@ -154,7 +172,7 @@ class _OutlineBuilder(Builder):
         if shown is None or not shown.is_whole:
             omitted = {"tokens": max(self._measured.tokens - (0 if shown is None else shown.tokens), 1)}
         if self._schema.cut_at is not None:
-            omitted = {**(omitted or {}), "deeper": nested(self._schema.cut_at)}
+            omitted = {**(omitted or {}), "deeper": nested(self._schema.cut_at, tiny=self.budget < _SHORT_BELOW // 2)}
         return {
             "schema": self._shape,
             **({"values": self._values} if self._values else {}),
@@ -170,8 +188,9 @@ class _OutlineBuilder(Builder):
         envelope = self._envelope(names, step, kept)
         return Rendered(compact(envelope), self.count, envelope)
 
+    @abstractmethod
     def _envelope(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> dict[str, Any]:
-        raise NotImplementedError
+        """Return the envelope with the shape, the values and the example that were fitted last."""
 
 
 class OutlineVariablesBuilder(_OutlineBuilder):
@@ -183,8 +202,6 @@ class OutlineVariablesBuilder(_OutlineBuilder):
         super().__init__(brief)
         tool, policy = brief.prepared.tool, brief.policy
         found = tables(self._value, self._schema.node)
-        self._is_whole_first = bool(found) and len(found[0].path) == 1
-        """Whether the whole is a table, and the one that matters most."""
         self.parts = variables.parts_with_tables(
             tool, self._value, self._measured.shape, found, policy.tool(tool).names
         )
@@ -240,7 +257,7 @@ class OutlineVariablesBuilder(_OutlineBuilder):
         at = names.index(name)
         part = self.parts[at]
         if part.rows is not None:
-            return True, -at if at or self._is_whole_first else -len(names)
+            return True, -at
         return False, len(at_path(self._value, part.path)) if part.path else -1  # type: ignore[arg-type]
 
     def _instruction(self, names: Sequence[str], listing: dict[str, str], alias: str) -> str:
