@@ -131,6 +131,7 @@ def in_place(desk: Desk) -> Iterator[Told]:
     """What is shortened where it stands."""
     log, page = prose(20_000), json.dumps(customers())
     cut: dict[str, Any] = {"max_threshold_bytes": 10_000, "truncate_tokens": 120, "max_result_tokens": 100}
+    yield Told("text, for code", desk.read_of(log, Policy(**cut | {"truncate_tokens": 250})))
     yield Told("text, kept", desk.read_of(log, Policy(**cut), READERS))
     yield Told("text, run again", desk.read_of(log, Policy(**cut), READERS, again=True))
     yield Told("text that no tool reads", desk.read_of(log, Policy(**cut), []))

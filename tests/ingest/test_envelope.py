@@ -125,7 +125,7 @@ def test_what_the_model_reads_of_long_text(local: Engine, tenant: str) -> None:
     content = session.process(prose(2_000_000), tool="log").content
     notice = content.rpartition("\n")[2].replace(session.artifacts()[0].id, "art_…")
     assert notice == snapshot(
-        '[INCOMPLETE: all 2.0 MB in 25,000 lines are kept as variable log (artifact art_…): read on with artifact_read (start_line, end_line) or search with artifact_grep (pattern). Its lines: in a sample of 140 lines often "# the quick brown fox jumps over the lazy dog and runs away …".]'
+        '[INCOMPLETE: all 2.0 MB in 25,000 lines are kept as variable log (artifact art_…). Do not infer the rest: read on with artifact_read (start_line, end_line) or search with artifact_grep (pattern). Its lines: in a sample of 140 lines often "# the quick brown fox jumps over the lazy dog and runs away …".]'
     )
     assert content.count("... [truncated ") == 1
 

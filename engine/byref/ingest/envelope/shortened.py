@@ -55,6 +55,7 @@ class TruncatedBuilder(Builder):
         alone = block if isinstance(block, Block) and not more else None
         self._structured = alone is not None and measured.is_structured
         self._about = brief.lines if self.budget >= _ABOUT_FROM else ""
+        self._is_outline = brief.policy.envelope_form == "outline"
         self._reads_paths = brief.prepared.scope.reads_paths
         text = alone.ends if alone is not None else joined(brief.blocks)
         self._size = sum(block.size for block in brief.blocks)
@@ -111,10 +112,16 @@ class TruncatedBuilder(Builder):
         if not kept or not (tools or there):
             return ""
         ways = tools if self._is_short else [_WAYS[name] for name in tools]
-        if tools[:1] == [INTERPRETER] and not self._structured and not self._is_short and len(kept) == 1:
+        in_code = tools[:1] == [INTERPRETER] and not self._is_short and len(kept) == 1
+        if in_code and self._is_outline:
+            example = f"len({names[0]})" if self._structured else f"len({names[0]}.splitlines())"
+            ways = [f"{ways[0]}, e.g. {example}", *([f"use {', '.join(tools[1:])}"] if tools[1:] else [])]
+        elif in_code and not self._structured:
             ways[0] += f" ({names[0]} is a str)"
         how = " or ".join(filter(None, (", ".join(ways[:-1]), ways[-1]))) if ways else there
         state = "All" if self.is_seen else "INCOMPLETE: all"
+        is_warned = self._is_outline and not self._is_short and not self.is_seen
+        then = ". Do not infer the rest: " if is_warned else ": "
         if len(kept) == 1:
             place = f"variable {names[0]} (artifact {kept[0].id}{at_location(kept[0])})"
         else:
@@ -122,7 +129,7 @@ class TruncatedBuilder(Builder):
             place = f"variables {', '.join(names[:_NAMED])}{f' and {more:,} more' if more > 0 else ''}"
         lines = f"{self._lines:,} line{'' if self._lines == 1 else 's'}"
         about = f" Its lines: {self._about}." if self._about and not self.is_seen else ""
-        return f"{state} {readable(self._size)} in {lines} are kept as {place}: {how}.{about}"
+        return f"{state} {readable(self._size)} in {lines} are kept as {place}{then}{how}.{about}"
 
 
 class PlaceholderBuilder(Builder):
