@@ -40,6 +40,9 @@ pytest_plugins = ["engines"]
 LONGEST = [
     "test_engine_stores",
     "test_dask",
+    "test_chaos_short",
+    "test_docs",
+    "sandbox",
     "test_mcp_server",
     "test_adapters",
     "test_races",
@@ -77,6 +80,15 @@ LONGEST = [
     "test_wheel",
     "test_headroom_parallel",
     "test_failure",
+    "test_plan_text",
+    "test_ways",
+    "test_state_kept",
+    "test_pandas_calls",
+    "test_variables_preset",
+    "test_growth",
+    "test_language_reach",
+    "test_ingested",
+    "test_benchmarks",
     "gateway",
     "migrations",
 ]
@@ -171,10 +183,11 @@ def pytest_collection_finish() -> None:
 CALLS = sys.getrecursionlimit()
 
 
-@pytest.fixture(autouse=True)
-def recursion_limit() -> Iterator[None]:
-    """Put back the limit of calls, which code that is run in this process may set: how deep a value may be depends on it."""
-    yield
+def pytest_runtest_teardown() -> None:
+    """Put back the limit of calls, which code that is run in this process may set: how deep a value may be depends on it.
+
+    A fixture of each of so many tests would cost a second of each worker.
+    """
     sys.setrecursionlimit(CALLS)
 
 

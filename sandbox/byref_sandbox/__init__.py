@@ -1,19 +1,26 @@
 """Runs untrusted Python and jq over big data: a language wall for clear errors, a jailed process for safety."""
 
+from byref_sandbox.documents.kinds import looks_like
 from byref_sandbox.host.interpreter import Interpreter
 from byref_sandbox.host.pool import Sandbox, probe
 from byref_sandbox.host.runner import Runner
 from byref_sandbox.jail.jail import NO_BOUNDARY, Layer, SandboxUnavailable
 from byref_sandbox.outcome import (
+    Aside,
     Bound,
+    Column,
     Failure,
     Figure,
     File,
     JqOutcome,
+    LeftOut,
     Limits,
+    Member,
     Outcome,
     Rendered,
     Same,
+    Table,
+    Tables,
     Usage,
 )
 from byref_sandbox.values.data import EXACT, Data, Snapshot, State
@@ -22,7 +29,9 @@ from byref_sandbox.values.gathering import Every
 __all__ = [
     "EXACT",
     "NO_BOUNDARY",
+    "Aside",
     "Bound",
+    "Column",
     "Data",
     "Every",
     "Failure",
@@ -31,7 +40,9 @@ __all__ = [
     "Interpreter",
     "JqOutcome",
     "Layer",
+    "LeftOut",
     "Limits",
+    "Member",
     "Outcome",
     "Rendered",
     "Runner",
@@ -40,6 +51,9 @@ __all__ = [
     "SandboxUnavailable",
     "Snapshot",
     "State",
+    "Table",
+    "Tables",
     "Usage",
+    "looks_like",
     "probe",
 ]

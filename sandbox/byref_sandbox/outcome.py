@@ -33,6 +33,13 @@ AS_DATA: Final = "it is plain data now"
 STOPPED: Final = "the run was stopped"
 """The reason in `Outcome.unkept` of a name whose new value was lost because the run was stopped: its value before the run stays."""
 
+COLUMN_TYPES: Final = frozenset(
+    "integer number boolean text date datetime time duration bytes object array mixed empty".split()  # noqa: SIM905
+)
+MEMBER_TYPES: Final = frozenset(
+    ("application/json", "text/csv", "text/tab-separated-values", "application/x-ndjson", "text/plain")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -202,6 +209,84 @@ class Rendered:
     """The text that the template made; lone surrogates are possible."""
     error: Failure | None = None
     """Why it failed. If its kind is an exception's name, the template itself is at fault, and the message may quote data."""
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table that a document has."""
+
+    name: str
+    """Its name in the records; each column has another."""
+    type: str
+    """`integer`, `number`, `boolean`, `text`, `date`, `datetime`, `time`, `duration`, `bytes` (base64), `object`, `array`, `mixed`, or
+    `empty`. All values that are not null are of it."""
+    nulls: int = 0
+    title: str = ""
+    """Its name as it stands in the document, if that is another: twice the same, or with blanks around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Texts that stand around a table."""
+
+    place: str
+    """Where: `row 2` of a sheet, `title` of a page, the path of an element."""
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a document, whole: each of its cells that is not empty is in `records`, the columns' names, `before` or `after`."""
+
+    name: str
+    """That of the sheet, of the table, its caption, or its element; empty if it has none."""
+    place: str
+    """Where it stands: `Sales!A3:F200`, `table 2`, `/feed/entry`."""
+    columns: tuple[Column, ...]
+    rows: int
+    records: bytes = field(repr=False)
+    """A JSON array in UTF-8, an object per row, each on a line of its own. Dates and times are texts by ISO 8601."""
+    before: tuple[Aside, ...] = ()
+    """Titles and other texts above it, and what a document says of itself."""
+    after: tuple[Aside, ...] = ()
+    """Notes and sums below it."""
+    notes: tuple[str, ...] = ()
+    """What is not in the records or reads otherwise there, in words: merged cells, formulas, a sheet that is hidden."""
+    has_names: bool = True
+    """Its columns have their names from the document; otherwise they are `column_1`, `column_2`…"""
+    source: str = ""
+    """The member of an archive that the document is; empty outside of archives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A text found in an archive, or the value of YAML that is no table, as JSON. The bytes are as they were, or valid JSON."""
+
+    source: str
+    """Its name in the archive; empty for what is packed by gzip, and outside of archives."""
+    content_type: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A part of a document that is no table or cannot be read, with the reason. It has no place if it is the document."""
+
+    place: str
+    reason: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of a document."""
+
+    tables: tuple[Table, ...] = ()
+    members: tuple[Member, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    error: Failure | None = None
+    """Why it was not read: a limit, or a parser that failed. Then there is nothing else."""
     usage: Usage = Usage()
 
 

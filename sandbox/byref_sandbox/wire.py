@@ -189,7 +189,7 @@ class Terms(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """One run."""
 
-    mode: Literal["code", "raw", "jq", "pick", "sql", "template"]
+    mode: Literal["code", "raw", "jq", "pick", "sql", "template", "tables"]
     """`pick` is a jq program that `plainjq` understands, over decoded data; `raw` is plain CPython, for attacks on the jail in tests."""
     source: str
     terms: Terms
@@ -387,6 +387,58 @@ class Output(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     data: bytes
 
 
+class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A column of a table in a document."""
+
+    name: str
+    type: str
+    nulls: int
+    title: str
+    """Its name as it stands in the document; empty if `name` is the same."""
+
+
+class Aside(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Cells that stand before or after the records of a table."""
+
+    place: str
+    cells: list[str]
+
+
+class Table(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="table"):
+    """A table of a document."""
+
+    name: str
+    place: str
+    columns: list[Column]
+    rows: int
+    records: bytes
+    """A JSON array with an object per row, each on a line of its own."""
+    before: list[Aside]
+    after: list[Aside]
+    notes: list[str]
+    has_names: bool = True
+    """The names of the columns stand in the document."""
+    source: str = ""
+    """The member of an archive that the document is; empty outside of archives."""
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="member"):
+    """A text in an archive, or the value of a YAML document that is no table, as JSON."""
+
+    name: str
+    content_type: str
+    data: bytes
+    source: str = ""
+
+
+class LeftOut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="left out"):
+    """A part of a document that is no table, or cannot be read."""
+
+    place: str
+    reason: str
+    source: str = ""
+
+
 class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="done"):
     """The last frame: the value of the last expression, and what the run cost. A reply without it is a run that died."""
 
@@ -412,7 +464,24 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """Warnings, and what else was written to `sys.stderr`."""
 
 
-Frame = Error | Kept | Same | Named | Written | Shown | Blob | Missed | Lost | Image | File | Output | Done
+Frame = (
+    Error
+    | Kept
+    | Same
+    | Named
+    | Written
+    | Shown
+    | Blob
+    | Missed
+    | Lost
+    | Image
+    | File
+    | Output
+    | Table
+    | Member
+    | LeftOut
+    | Done
+)
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _frames: Final = msgspec.msgpack.Decoder(Frame)

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-SCENARIOS = [("disk_full_of_sqlite", "sandbox_killed"), pytest.param(("rolling_upgrade",), marks=pytest.mark.slow)]
+SCENARIOS = [
+    ("disk_full_of_sqlite",),
+    pytest.param(("sandbox_killed",), marks=pytest.mark.slow),  # as those of test_standby are, by the quick ones too
+    pytest.param(("rolling_upgrade",), marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("scenarios", SCENARIOS, ids=" ".join)

@@ -14,6 +14,7 @@ import io
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 import types
@@ -22,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
+SECONDS = 5
+"""How long a cell may take."""
 _PRELOADED = (
     "pandas",
     "numpy",
@@ -106,19 +109,27 @@ def cells_of(notebook: dict[str, Any], *, ipython: bool = False) -> list[list[An
     shell = InIPython() if ipython else Plain(vars(module))
     shell.run("import numpy as np, pandas as pd")  # in a session they are always there
     found: list[list[Any]] = []
+    signal.signal(signal.SIGALRM, _stop)
     for code in notebook["cells"]:
         output, error, value = io.StringIO(), None, ""
         figures[0] = 0
         try:
+            signal.alarm(SECONDS)
             with contextlib.redirect_stdout(output):
                 made = shell.run(code)
+            signal.alarm(0)
             shows = getattr(type(made), "__module__", "").startswith("matplotlib.") and hasattr(made, "get_figure")
-            value = value_of(None if shows else made)
+            value = value_of(None if shows or code.rstrip().endswith(";") else made)
         except BaseException as raised:
+            signal.alarm(0)
             error = type(raised).__name__
         show()
         found.append([error, _ADDRESS.sub("0x", output.getvalue()), value, figures[0]])
     return found
+
+
+def _stop(*_: object) -> None:
+    raise TimeoutError
 
 
 def _child(notebook: dict[str, Any], reply: int, *, ipython: bool) -> None:

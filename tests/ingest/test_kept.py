@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy
 from material import prose, records
+from sqlalchemy.orm import Session as HostSession
 from sqlcheck import statements_of
 
-from byref import Engine, Policy, Session, ToolPolicy
+from byref import Engine, Policy, Session, ToolError, ToolPolicy
 
 ORDERS = {"orders": records(40), "region": "EU"}
 TEXT = prose(4_000)
@@ -121,3 +128,114 @@ def test_only_a_policy_that_keeps_says_so_in_the_interpreters_description(local:
 
     assert "Outputs from 700 tokens on that you read whole are variables too" in described(Policy(keep_tokens=700))
     assert "read whole" not in described(Policy.variables())
+
+
+@pytest.mark.parametrize(
+    ("output", "data"),
+    [
+        ("x " * 998, None),  # 499 tokens of four characters
+        ("x " * 1_000, "x " * 1_000),
+        ("x " * 1_002, "x " * 1_002),
+        (b"\x00\xff" * 4_000, None),  # no text: nothing to compute with
+        (b"hello world " * 300, "hello world " * 300),
+        ("\ud800x " * 900, "\ud800x " * 900),
+        ('"' + "x" * 3_000 + '"', '"' + "x" * 3_000 + '"'),
+        ([{"left": timedelta(1)}] * 200, [{"left": "P1D"}] * 200),
+        ([TEXT, TEXT], [TEXT, TEXT]),
+    ],
+    ids=["499", "500", "501", "bytes", "bytes of text", "surrogates", "a JSON string", "Python objects", "a list"],
+)
+def test_what_is_kept_is_what_was_read(exact: Engine, tenant: str, output: Any, data: object) -> None:
+    session = exact.session("kept", tenant=tenant, model="claude-sonnet-5")
+    result = session.process(output, tool="read", call_id="c")
+    assert result.route == "inline"
+    assert [one.name for one in result.variables] == (["read"] if data is not None else [])
+    assert session.resolve({"given": "$read"}) == {"given": "$read" if data is None else data}
+    again = session.process(output, tool="read", call_id="c")
+    assert (again.step, again.content, again.variables) == (result.step, result.content, result.variables)
+
+
+def test_equal_calls_have_a_name_each_and_equal_bytes_are_stored_once(session: Session, engine: Engine) -> None:
+    first, second, other = (session.process(TEXT, tool="read", call_id=call) for call in ("a", "b", "c"))
+    assert [one.variables[0].name for one in (first, second, other)] == ["read", "read_2", "read_3"]
+    beside = engine.session("beside", tenant=session.tenant, model="claude-sonnet-5").process(TEXT, tool="read")
+    assert [one.name for one in beside.variables] == ["read"]
+    assert {one.artifacts[0].payload.blob_id for one in (first, second, other, beside)} == {
+        first.artifacts[0].payload.blob_id
+    }
+    blocks = [{"type": "text", "text": text} for text in (TEXT, TEXT)]
+    assert [one.name for one in session.process(blocks, tool="read").variables] == ["read_4", "read_5"]
+
+
+@pytest.mark.postgresql("commits at the same time wait for the session's lock there")
+def test_parallel_calls_of_a_session_have_a_name_each(engine: Engine, session: Session, tenant: str) -> None:
+    handles = [engine.session("kept", tenant=tenant) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        made = list(
+            threads.map(lambda at: handles[at % 4].process(f"{at}: {TEXT}", tool="read", call_id=f"c{at}"), range(8))
+        )
+    assert {one.variables[0].name for one in made} == {"read", *(f"read_{number}" for number in range(2, 9))}
+    assert all(session.resolve({"a": f"${one.variables[0].name}"})["a"] == one.content for one in made)
+
+
+@contextmanager
+def hosts_engine(url: sqlalchemy.URL) -> Iterator[sqlalchemy.Engine]:
+    """A host's own engine on byref's database."""
+    made = sqlalchemy.create_engine(url)
+    yield made
+    made.dispose()
+
+
+@pytest.mark.postgresql("a savepoint of the host's transaction is rolled back there")
+def test_the_hosts_rollback_takes_it_back(engine: Engine, tenant: str) -> None:
+    engine.session("kept", tenant=tenant, model="claude-sonnet-5")
+    with hosts_engine(engine.database.engine.url) as own, HostSession(own) as host:
+        within = engine.session("kept", tenant=tenant, db=host)
+        assert within.process(TEXT, tool="read", call_id="c").variables[0].name == "read"
+        host.rollback()
+    session = engine.session("kept", tenant=tenant)
+    assert session.variables() == [] and session.ledger() == []
+    result = session.process(TEXT, tool="read", call_id="c")
+    assert (result.step, [one.name for one in result.variables]) == (1, ["read"])
+
+
+@pytest.mark.parametrize("size", [2_500, 12_000], ids=["below the floor", "above it"])
+def test_one_that_expired_is_kept_again_and_its_name_says_so(local: Engine, tenant: str, size: int) -> None:
+    session = local.session("kept", tenant=tenant, policy=Policy(ttl=0.2), model="claude-sonnet-5")
+    text = prose(size)
+    first = session.process(text, tool="read", call_id="c")
+    time.sleep(0.3)
+    with pytest.raises(ToolError, match=r"'read' is gone: it expired.* Call read again"):
+        session.resolve({"given": "$read"})
+    again = session.process(text, tool="read", call_id="c")
+    assert (again.content, [one.name for one in again.variables]) == (first.content, ["read"])
+    assert session.resolve({"given": "$read"}) == {"given": text}
+
+
+@pytest.mark.parametrize("gone", ["UPDATE byref_frames SET checksum = 1", "DELETE FROM byref_frames"])
+def test_of_damaged_bytes_the_name_says_so_and_the_same_call_mends_them(
+    local: Engine, tenant: str, gone: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = local.session("kept", tenant=tenant, model="claude-sonnet-5")
+    result = session.process(TEXT, tool="read", call_id="c")
+    with local.database.engine.begin() as connection:
+        blob = {"blob": result.artifacts[0].payload.blob_id}
+        connection.execute(sqlalchemy.text(f"{gone} WHERE blob_id = :blob"), blob)
+    with pytest.raises(ToolError, match=r"the stored data is gone or damaged. Call read again to have it again"):
+        session.resolve({"given": "$read"})
+    assert session.process(TEXT, tool="read", call_id="c").step == result.step
+    assert session.resolve({"given": "$read"}) == {"given": TEXT}
+
+
+def test_replies_of_our_own_tools_are_not_kept(session: Session) -> None:
+    assert session.process(TEXT, tool="code_interpreter").variables == []
+    assert "z z z" in str(session.call("code_interpreter", {"code": "'z ' * 2_500"}).content)
+    assert [one for one in session.variables() if one.origin == "output"] == []
+
+
+def test_too_large_is_said_to_the_host(local: Engine, tenant: str, caplog: pytest.LogCaptureFixture) -> None:
+    policy = Policy(max_artifact_bytes=3_000)
+    session = local.session("large", tenant=tenant, policy=policy, model="claude-sonnet-5")
+    assert session.process(TEXT, tool="read", call_id="c").content == TEXT
+    assert "What passes is not stored: max_artifact_bytes leaves no room" in str(session.explain("c"))
+    assert "max_artifact_bytes=3,000" in caplog.text

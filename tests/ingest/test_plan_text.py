@@ -226,7 +226,7 @@ def nested(levels: int, leaf: Any, kind: str) -> str:
 @pytest.mark.parametrize("kind", ["objects", "arrays"])
 @pytest.mark.parametrize("levels", [248, 250, 900])
 def test_deep_json_is_structured_and_says_where_it_was_cut(chat: Session, levels: int, kind: str) -> None:
-    text = nested(levels, records(2_000), kind)
+    text = nested(levels, records(600), kind)
     for output in (text, text.encode(), io.BytesIO(text.encode()), [{"type": "text", "text": text}], json.loads(text)):
         result = chat.process(output, tool="deep")
         assert result.route == "variables" and result.tokens <= Policy().envelope_budget
@@ -240,8 +240,8 @@ def test_deep_json_is_structured_and_says_where_it_was_cut(chat: Session, levels
     code = (
         "n, x = 0, deep\nwhile len(x) == 1:\n    x = x['k'] if isinstance(x, dict) else x[0]\n    n += 1\n[n, len(x)]"
     )
-    assert chat.run(code).value == [levels, 2_000]
-    assert chat.call("artifact_jq", {"artifact": "deep", "expression": "[.. | numbers] | length"}).content == "2000"
+    assert chat.run(code).value == [levels, 600]
+    assert chat.call("artifact_jq", {"artifact": "deep", "expression": "[.. | numbers] | length"}).content == "600"
 
 
 def test_deep_json_beside_much_else_is_described_around_it(chat: Session) -> None:

@@ -13,7 +13,7 @@ from byref import Engine, Policy, Session
 from byref.artifacts import names
 from byref.db.integrity import examine
 from byref.db.tables import NameRow
-from byref_sandbox import Outcome, Sandbox
+from byref_sandbox import Sandbox
 from byref_sandbox.state import known
 
 SETUP = """
@@ -112,8 +112,9 @@ def test_two_calls_at_once_both_count(session: Session) -> None:
     session.run("base = [0]\ncount = 0")
     codes = [f"import time\ntime.sleep(0.3)\nmine_{n} = [base, {n}]\ndef f_{n}(): return mine_{n}[1]" for n in range(3)]
     with ThreadPoolExecutor() as pool:
-        outcomes: list[Outcome] = list(pool.map(session.run, codes))
-    assert [outcome.error for outcome in outcomes] == [None] * 3
+        told = [*pool.map(lambda code: ask(session, code), codes)]
+    assert sum("[bound by another call meanwhile: mine_" in text for text in told) == 2, told
+    assert "[bound" not in ask(session, "later = 1")
     assert session.run("[f_0(), f_1(), f_2(), len(base)]").value == [0, 1, 2, 1]
     session.run("f_0.seen = 1\nmine_0.append(9)")
     assert session.run("[f_0(), f_1(), f_2(), mine_0[2], mine_1, count]").value == [0, 1, 2, 9, [[0], 1], 0]

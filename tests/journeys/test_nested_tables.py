@@ -216,3 +216,87 @@ def test_only_what_code_names_is_given(local: Engine, tenant: str) -> None:
     session.process(VALUE, tool="get_all")
     for code, names in (("1 + 1", set()), ("len(pulls)", {"pulls"}), ("df(labels), repos", {"labels", "repos"})):
         assert look_up(session._scope, Analysed(code)).data.keys() == names
+
+
+def rows(count: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"id": number, "name": f"n{number}", "size": number % 7, **more} for number in range(count)]
+
+
+NAMES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    # what the tool `get` gave; the names, in their order
+    "builtins, keywords and the interpreter's own names": (
+        {
+            "a": {"list": rows(90), "z": 1},
+            "b": {"class": rows(80), "z": 1},
+            "c": {"df": rows(70), "y": {"print": rows(60)}},
+        },
+        ["get", "list_", "class_", "df_", "print_", "a", "b", "c"],
+    ),
+    "an alias and an id": (
+        {"a": {"var_step_1": rows(90)}, "b": {"art_k7m2p9x4q8wz": rows(80), "z": 1}},
+        ["get", "var_step_1_", "art_k7m2p9x4q8wz_", "a", "b"],
+    ),
+    "no ASCII, equal as identifiers": (
+        {"a": {"\ufb01le": rows(90)}, "b": {"file": rows(80), "z": 1}, "c": {"名前": rows(70), "y": 1}, "😀": rows(60)},
+        ["get", "a_file", "b_file", "名前", "value", "a", "b", "c"],
+    ),
+    "dots, brackets, blanks and digits": (
+        {
+            "a.b": {"c[0]": rows(90), "c.d": {"e f": rows(80)}},
+            "2024": {"1": rows(70), "z": 1},
+            "a": {"b": rows(60), "y": 1},
+        },
+        ["get", "c_0", "e_f", "v_1", "b", "a_b", "v_2024", "a"],
+    ),
+    "a key of 10 KB": (
+        {"data": {"k" * 10_000: rows(90), "users": rows(20)}, "x" * 10_000: rows(80)},
+        ["get", "users", "data", "x" * 64],
+    ),
+    "one shape at two places": (
+        {"left": {"users": rows(90), "z": 1}, "right": {"users": rows(80), "y": 1}},
+        ["get", "left_users", "right_users", "left", "right"],
+    ),
+    "the tool's own name": ({"get": {"get": rows(90)}}, ["get", "get_get", "get_2"]),
+    "one key": ({"data": rows(90)}, ["get", "data"]),
+    "one key, deep": ({"a": {"b": {"c": rows(90)}}}, ["get", "c", "a"]),
+    "a map's key that is a column, too": (
+        {"repos": {f"r/{at}": {"pulls": rows(30, repos_key=1, repos_key_2=2), "z": at} for at in range(9)}},
+        ["get", "pulls", "repos"],
+    ),
+    "a position that is a column, too": (
+        {"orders": [{"id": 1, "lines": rows(5, orders_index=1, orders_id=2)} for _ in range(40)]},
+        ["get", "lines", "orders"],
+    ),
+    "a map of tables": (
+        {f"team {at}": {"rows": rows(30 + at)} for at in range(5)},
+        ["get", "rows", *(f"team_{at}" for at in range(5))],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NAMES)
+def test_names_mean_what_they_say(local: Engine, tenant: str, what: str) -> None:
+    value, expected = NAMES[what]
+    session = local.session(
+        "chat", tenant=tenant, tools=TOOLS, context_window=200_000, policy=Policy(max_result_tokens=500)
+    )
+    result = session.process(value, tool="get")
+    names = [variable.name for variable in result.variables]
+    assert names == expected
+    listed = result.envelope["variables"]  # type: ignore[index]
+    instruction = result.envelope["instruction"]  # type: ignore[index]
+    assert next(iter(listed)) == (names[1] if len(value) == 1 else names[0])
+    assert f'"${names[1]}" hands it' in instruction, "the first table is the example"
+    again = [variable.name for variable in session.process({**value, "more": 1}, tool="get").variables]
+    assert len({*names, *again}) == len(names) + len(again)
+    measured = session.run("[" + ", ".join(f"len({name})" for name in [*names, *again]) + "]")
+    assert measured.error is None, measured.error
+    values = [session.variable(name).value() for name in [*names, *again]]
+    assert measured.value == [len(one) for one in values]  # type: ignore[arg-type]
+    for variable, one in zip(result.variables, values, strict=False):
+        assert session.resolve({"given": f"${variable.name}"}) == {"given": one}
+        if variable.shape.startswith("array"):
+            columns = list(one[0])  # type: ignore[index]
+            assert f" of object({len(columns)} keys)" in variable.shape and len(set(columns)) == len(columns)
+            count = session.call("artifact_sql", {"query": f"SELECT count(*) AS n FROM ${variable.name}"})
+            assert str(len(one)) in count.text, count.text  # type: ignore[arg-type]

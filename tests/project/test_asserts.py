@@ -69,9 +69,10 @@ def faults(source: str) -> list[str]:
     ]
 
 
-def test_no_assert_is_always_true() -> None:
-    found = {str(path.relative_to(TESTS)): faults(path.read_text()) for path in sorted(TESTS.rglob("*.py"))}
-    assert len(found) > 100
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_assert_is_always_true(step: int) -> None:
+    found = {str(path.relative_to(TESTS)): faults(path.read_text()) for path in sorted(TESTS.rglob("*.py"))[::step]}
+    assert len(found) > 200 / step
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 

@@ -57,6 +57,8 @@ TINY = {
     "state": {"SHORT_RUNS": 1, "SHORT_FRAME_RUNS": 1, "SHORT_ROWS": 1_000},
 }
 """What is smaller than in the short form, of those benchmarks that are cheap enough to be run at each test."""
+QUICK = ("offloading", "describe", "tokens")
+"""Those that a quick run runs, beside the half of the first that is about published corpora."""
 
 
 QUIET = SimpleNamespace(collect=int, disable=int, enable=int, isenabled=bool)
@@ -84,9 +86,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.mark.parametrize(
-    "name", [*list(TINY)[:-3], *(pytest.param(name, marks=pytest.mark.slow) for name in list(TINY)[-3:])]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in TINY])
 def test_every_figure_comes_out(name: str, monkeypatch: pytest.MonkeyPatch, shared_sandbox: None) -> None:
     module = import_module(f"benchmarks.bench_{name}")
     for constant, value in TINY[name].items():

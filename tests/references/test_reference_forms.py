@@ -193,8 +193,8 @@ def test_what_one_call_reads_is_bounded(chat: Session, monkeypatch: pytest.Monke
 def test_any_number_of_rows_is_looked_up(chat: Session) -> None:
     artifact = chat.store_artifact([1], name="one")
     scope = chat._scope
-    ids = [artifact.row_id, *range(10**6, 10**6 + 40_000)]
+    ids = [artifact.row_id, *range(10**6, 10**6 + 40_000)]  # a statement takes 32,766 parameters
     found = scope.read(lambda connection: store.by_row_ids(connection, scope.source, scope.row, ids))
     assert [one.id for one in found.values()] == [artifact.id]
-    names = [f"$name_{i}" for i in range(40_000)]
+    names = [f"$name_{i}" for i in range(33_000)]
     assert chat.resolve({"x": names, "y": "$one"}) == {"x": names, "y": [1]}

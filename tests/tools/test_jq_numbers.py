@@ -59,13 +59,16 @@ def by_reference(session: Session, program: str) -> Any:
         return None
 
 
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", NUMBERS)
-def test_what_jq_gives_is_exact_or_told(local: Engine, tenant: str, number: str) -> None:
+def test_what_jq_gives_is_exact_or_told(local: Engine, tenant: str, number: str, step: int) -> None:
     session = local.session(number, tenant=tenant)
     session.store_artifact(f"[1,{NUMBERS[number]},null]", name="data", content_type="application/json")
     given = jsontext.decode(f"[1,{NUMBERS[number]},null]".encode())
     silent, exact = [], 0
-    for program, meaning in PROGRAMS.items():
+    first = list(NUMBERS).index(number) % step  # each number begins at programs of its own
+    programs = list(PROGRAMS.items())
+    for program, meaning in [*programs[:2], *programs[2 + first :: step]]:
         if number == "NaN" and ">" in program:
             continue  # which jq sorts below all numbers
         expected = meaning(given)

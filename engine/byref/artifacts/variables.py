@@ -242,7 +242,7 @@ def from_text(text: str) -> Path:
 
 
 def identifier(text: str) -> str:
-    """Return a Python identifier similar to a text that hides no builtin, keyword or name of the interpreter."""
+    """Return a Python identifier similar to a text that hides no builtin, keyword, name of the interpreter, or artifact's id."""
     name = unicodedata.normalize("NFKC", text[:256])
     name = "".join(char if ("a" + char).isidentifier() else "_" for char in name)
     name = re.sub(r"__+", "_", name).strip("_")[:NAME_CHARS]
@@ -251,7 +251,8 @@ def identifier(text: str) -> str:
         return "value"
     if not name.isidentifier():
         name = f"v_{name}"
-    return f"{name}_" if name in _RESERVED or ALIAS.match(name) else name
+    is_taken = name in _RESERVED or ALIAS.match(name) or store.ID.fullmatch(name)
+    return f"{name}_" if is_taken else name
 
 
 def is_name(text: str) -> bool:

@@ -11,30 +11,45 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import isfinite, log10
 from typing import Any, Final
 
 from byref.describe.formats import epoch, first_words, format_of
 from byref.describe.joins import Keys, joins
 from byref.describe.jsontext import encodable
-from byref.describe.nodes import Node
+from byref.describe.nodes import BOOLEAN, INTEGER, STRING, Node
+from byref.describe.nodes import places as places_of
 from byref.describe.paths import ITEM, KEY, Each, Path, written
 from byref.describe.rows import Rows
 from byref.describe.samples import Place, Sample, Work, places
 
 _LEAST_WORK: Final = 1_300_000
 """Nanoseconds of work for even the smallest value."""
-_MOST_WORK: Final = 40_000_000
+_MOST_WORK: Final = 60_000_000
 """Nanoseconds of work for even the largest value."""
-_WORK_PER_BYTE: Final = 0.5
-"""Nanoseconds of work for each byte of the text: `orjson.loads` takes 3 to 10, and all work is to take at most 0.3 of that."""
+_SHARE: Final = 0.3
+"""How much of the time that `orjson.loads` takes for the text all work may take."""
+_LOADED: Final = 80
+"""Nanoseconds that `orjson.loads` takes at least for an object, and for a member of one: up to twice as long where the data is larger than the processor's cache."""
+_LOADED_BYTE: Final = 0.25
+"""Nanoseconds that it takes at least for a byte of a long string."""
+_MATCHED_BYTE: Final = 1.7
+"""The same for a byte of text of which not all values were counted: it takes 3 to 20 for most text."""
+_COUNTED: Final = 400
+"""Places whose objects are counted for this; further ones make an output no larger."""
 _SAMPLING: Final = 0.55
 """Share of the work that samples may take."""
 _SAID: Final = 10_000
 """Work for each column of which something is said, however few its values are."""
-_SEEN: Final = 120
+_SEEN: Final = 65
 """Work for each value of a column of which something is said."""
+_SEEN_BOOL: Final = 25
+"""The same for a boolean."""
+_SEEN_MANY: Final = 200
+"""The same where most values differ: they are put into a set."""
+_SEEN_FORMAT: Final = 420
+"""The same for strings with a format: their digits are replaced."""
 _LOOKED_UP: Final = 50
 """Work for each value that is looked up in a set, or put into one."""
 _FEWEST: Final = 3
@@ -83,6 +98,12 @@ _TYPES: Final[Mapping[type, str]] = {
     Rows: "list",
     dict: "object",
 }
+_TYPE_OF: Final[Mapping[int, frozenset[type]]] = {
+    BOOLEAN: frozenset({bool}),
+    INTEGER: frozenset({int}),
+    STRING: frozenset({str}),
+}
+"""The type of all values of some places, by the kinds that their node knows."""
 _PLAIN: Final = re.compile(r"[^\W\d](?:[^\s,'\"\\\x00-\x1f]| (?![\d\s]))*")
 """A value that is stated without quotes: it cannot be taken for two values, or for a count."""
 _RESERVED: Final = {"null", "true", "false", "unique", "empty"}
@@ -142,7 +163,7 @@ def values(value: object, node: Node, *, size: int) -> list[Fact]:
     `node` is the value's schema; `size`, the bytes of its text, bounds the work. The value has JSON's own types only. Every fact is
     exact, or names the sample that it is of. Strings in it are cut to 40 characters.
     """
-    reading = _Reading(size)
+    reading = _Reading(node, size)
     reading.read(value, node)
     return reading.facts()
 
@@ -213,6 +234,8 @@ class _Column:
     """Its strings or integers, without nulls and empty strings, if they may be keys or refer to some."""
     may_be_unique: bool = False
     """Whether no two of the values are equal, and none is null or empty."""
+    each: int = _SEEN
+    """Work for each further value."""
     is_range_of_keys: bool = False
     """Whether `stated` is the range of numbers that are far apart: it says nothing about numbers that are unique."""
 
@@ -235,8 +258,8 @@ class _Column:
 class _Reading:
     """Reads a value as far as its work allows."""
 
-    def __init__(self, size: int) -> None:
-        self._work = Work(min(max(_LEAST_WORK, size * _WORK_PER_BYTE), _MOST_WORK))
+    def __init__(self, node: Node, size: int) -> None:
+        self._work = Work(min(max(_LEAST_WORK, _SHARE * _loading(node, size)), _MOST_WORK))
         self._columns: dict[Path, _Column] = {}
         self._keys: dict[Path, tuple[Keys, Fact | None]] = {}
         """The keys of the maps at a place, and what is said of them."""
@@ -279,7 +302,7 @@ class _Reading:
     def _complete(self, column: _Column) -> _Column:
         """Return the column with all of its values that are in memory, or as it is if they take too much work."""
         place = column.place
-        cost = place.cost + _SEEN * place.total
+        cost = place.cost + column.each * place.total
         if column.sample is None or cost > self._work.left:
             return column
         known, sample = place.all()
@@ -291,17 +314,22 @@ class _Reading:
         return fuller
 
     def _see_keys(self, place: Place) -> None:
-        maps = [one for one in place.values if type(one) is dict]
+        maps, sample = [one for one in place.values if type(one) is dict], place.sample
+        cost: float = _LOOKED_UP * sum(map(len, maps))
+        if cost > self._work.left and len(maps) > _FEWEST:
+            step = min(len(maps) // _FEWEST, int(cost / max(self._work.left, 1)) + 1)
+            maps, cost = maps[::step], cost / step
+            sample = Sample(place.path, len(maps))
+        self._work.left -= cost
         known: dict[str, None] = {}
         for one in maps:
             known |= dict.fromkeys(one)
-            self._work.left -= _LOOKED_UP * len(one)
             if len(known) > _MOST_KEYS:
                 return
         keys = list(known)
         if len(keys) < _FEWEST:
             return
-        is_whole = place.sample is None
+        is_whole = sample is None
         # If maps differ in their keys, a value among these is none of a certain map.
         is_one = all(len(one) == len(known) for one in maps)
         distinct = known.keys() if is_whole and is_one else None
@@ -314,7 +342,7 @@ class _Reading:
         fact = (
             None
             if stated is None
-            else Fact(place.path, stated, worth, sum(map(len, maps)), of_keys=True, sample=place.sample)
+            else Fact(place.path, stated, worth, sum(map(len, maps)), of_keys=True, sample=sample)
         )
         self._keys[place.path] = found, fact
 
@@ -380,10 +408,20 @@ class _Reading:
                 column.worth = max(column.worth, _JOIN)
 
 
+def _loading(node: Node, size: int) -> float:
+    """Return about how many nanoseconds `orjson.loads` takes at least for text of so many bytes; `node` is its schema."""
+    counted = list(islice(places_of(node), _COUNTED))
+    if any(one.is_sampled for one in counted):
+        return _MATCHED_BYTE * size
+    objects = sum(one.objects for one in counted)
+    members = sum(one.objects * len(one.members) if one.counts is None else sum(one.counts.values()) for one in counted)
+    return _LOADED_BYTE * size + _LOADED * (objects + members)
+
+
 def _said(place: Place, values: Sequence[Any], sample: Sample | None) -> _Column | None:
     """Return what there is to say of a column; None if that is nothing."""
     column = _Column(place, values, sample)
-    types = set(map(type, values))
+    types = set(_TYPE_OF.get(place.node.kinds) or map(type, values))
     present = values if type(None) not in types else [one for one in values if one is not None]
     nulls = len(values) - len(present)
     types.discard(type(None))
@@ -396,6 +434,7 @@ def _said(place: Place, values: Sequence[Any], sample: Sample | None) -> _Column
     elif str in types:
         _say_texts(column, present)
     elif bool in types:
+        column.each = _SEEN_BOOL
         true = present.count(True)
         few = sorted((("true", true), ("false", len(present) - true)), key=lambda one: -one[1])
         column.say(_counts(dict(few)) if 0 < true < len(present) else f"always {few[0][0]}", _BOOLEANS)
@@ -419,18 +458,21 @@ def _say_lengths(column: _Column, lengths: Sequence[int]) -> None:
 
 
 def _say_texts(column: _Column, texts: Sequence[str]) -> None:
-    blank = texts.count("")
+    counts = None if _are_prose(_some(texts)) else _few(texts)
+    blank = texts.count("") if counts is None else counts.pop("", 0)
     if blank:
         texts = [text for text in texts if text]
+        counts = counts if counts is not None and 2 * len(counts) <= len(texts) else None
     if not texts:
         column.say("always ''", _CONSTANT)
         return
-    first = texts[:: -(-len(texts) // 8)]
-    if min(map(len, first)) <= _LONG and sum(map(len, first)) <= _PROSE * len(first):
-        counts = _few(texts)
+    column.each = _SEEN if counts is not None else _SEEN_MANY
+    first = _some(texts)
+    if min(map(len, first)) <= _LONG and not _are_prose(first):
         form = format_of(texts) if counts is None or len(counts) > _FEW_NUMBERS else None
         if form is not None:
             column.say(form.stated, _FORMATS[form.kind])
+            column.each = _SEEN_FORMAT
         elif counts is not None:
             _say_words(column, counts)
         elif words := first_words(texts, _FEW // 2):
@@ -440,6 +482,14 @@ def _say_texts(column: _Column, texts: Sequence[str]) -> None:
     if blank:
         column.rest.append(f"'' {blank:,}")
         column.worth = max(column.worth, _BLANKS)
+
+
+def _some(texts: Sequence[str]) -> Sequence[str]:
+    return texts[:: -(-len(texts) // 8)]
+
+
+def _are_prose(texts: Sequence[str]) -> bool:
+    return sum(map(len, texts)) > _PROSE * len(texts)
 
 
 def _say_words(column: _Column, counts: Counter[str]) -> None:
@@ -470,6 +520,7 @@ def _say_numbers(column: _Column, numbers: Sequence[Any], *, has_floats: bool) -
     if not has_floats:
         column.present = numbers
         column.may_be_unique = len(numbers) == len(column.values) and _are_unique(numbers)
+        column.each = _SEEN_MANY if column.may_be_unique else _SEEN
     least, greatest = min(numbers), max(numbers)
     if not -_LARGEST < least <= greatest < _LARGEST:
         return

@@ -22,7 +22,17 @@ from byref.conversation import room
 from byref.conversation.result import Result
 from byref.ingest.envelope import Reference, Rendered, TruncatedBuilder
 from byref.ingest.outlook import Outlook
-from byref.ingest.plan import Plan, PlannedArtifact, Replan, has_headroom, headroom, keep_beside, new_id, whole_plan
+from byref.ingest.plan import (
+    Plan,
+    PlannedArtifact,
+    Replan,
+    has_headroom,
+    headroom,
+    is_too_large,
+    keep_beside,
+    new_id,
+    whole_plan,
+)
 from byref.ingest.prepare import Prepared
 from byref.ingest.stage import Stage, sizes
 from byref.policy import gates
@@ -251,6 +261,8 @@ class _Transaction:
             numbers |= {"value": plan.excess.value, "limit": plan.excess.limit, "unit": "bytes"}
         elif plan.excess is not None:
             numbers["unkept"] = plan.excess.reason
+        elif any(is_too_large(self._prepared, block) for block in self._prepared.kept):
+            numbers["unkept"] = "max_artifact_bytes"
         if plan.seen is not None:
             numbers["seen"] = plan.seen
         cut = [each.builder for each in plan.replacements if isinstance(each.builder, TruncatedBuilder)]

@@ -36,8 +36,12 @@ _LOOK_AT_THE_SAME = select(*ledger.BEFORE, SessionRow.stored_bytes, *ledger.CAME
 
 
 def may_be_replayed(prepared: Prepared) -> bool:
-    """Tell whether it pays to look for the same output under the same call id now. The commit does so again under its lock."""
-    return prepared.call_digest is not None and prepared.size >= prepared.scope.policy.min_threshold_bytes
+    """Tell whether to look for the same output under the same call id now. The commit does so again, under its lock.
+
+    Of a small output that is not stored, no data can be gone: the commit's look is enough.
+    """
+    is_small = prepared.size < prepared.scope.policy.min_threshold_bytes and not prepared.kept
+    return prepared.call_digest is not None and not is_small
 
 
 def look(prepared: Prepared) -> Outlook:

@@ -217,6 +217,8 @@ def keep_beside(prepared: Prepared, plan: Plan) -> Plan:
         floor = prepared.scope.policy.min_threshold_bytes if plan.replacements else 0
         texts = [block for block in plan.rest(prepared) if isinstance(block.piece.block, Block) and block.size >= floor]
     plan.beside = [_artifact(prepared, block) for block in texts if not is_too_large(prepared, block)]
+    if len(plan.beside) < len(texts):
+        _log_too_large(prepared, texts)
     return plan
 
 

@@ -36,6 +36,8 @@ MAX_SNAPSHOTS = 20
 """Maximum snapshots of a state: of so many runs that ended while another one went on."""
 AT_ONCE = f"more than {MAX_SNAPSHOTS} runs at once have bound names"
 """Why the names of the earliest of them are lost."""
+_NO_VALUES = ("import", "function", "class")
+"""What names stand for that share no value with others."""
 RESULT_NAME = "result"
 WENT = "its data expired, or was deleted, while the code ran"
 _ROWS, _VALUES = 200, 100
@@ -130,6 +132,8 @@ class Committed:
     """Names that were not bound before."""
     plots: Sequence[Plot] = ()
     """The figures, under their names."""
+    beside: Sequence[str] = ()
+    """Names that another run has bound meanwhile: they share nothing with the names of this one any longer."""
 
 
 def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int) -> Left:
@@ -312,21 +316,25 @@ def commit(connection: Connection, scope: Scope, left: Left, step: int, reply_st
         for data in left.result.exact.values():
             _keep(connection, scope, name, data, row, step)
         result = name, part.shape
+    beside: list[str] = []
     if left.state is not None:
         room.check_within(connection, scope, left.state.added)
-        _commit_state(connection, scope, left, left.state, rows, step)
+        beside = _commit_state(connection, scope, left, left.state, rows, step)
         made |= {name: what for name, what in left.named.items() if what != "import"}
     elif left.lost or left.dropped:
         _note_lost(connection, scope, left, step)
     if left.last is not None:
         names.write_last(connection, tenant=scope.tenant, session_row=scope.row, last=left.last, step=step)
-    return Committed(made, result, gone, frozenset(made) - frozenset(taken))
+    return Committed(made, result, gone, frozenset(made) - frozenset(taken), beside=beside)
 
 
 def _commit_state(
     connection: Connection, scope: Scope, left: Left, state: Written, rows: Mapping[str, int], step: int
-) -> None:
-    """Write the state of the session's names; of a run beside which another one has written it, only the names that it changed."""
+) -> list[str]:
+    """Write the state of the session's names; of a run beside which another one has written it, only the names that it changed.
+
+    Return the names of values that the other one has bound or changed meanwhile.
+    """
     now = names.kept(connection, scope.row)
     before = now.record
     new = {name: Entry(row, "", state.shown.get(name, b"")) for name, row in {**state.rows, **rows}.items()}
@@ -353,6 +361,14 @@ def _commit_state(
         session_row=scope.row,
         record=Record(snapshots, entries, lost),
         step=step,
+    )
+    if is_alone:
+        return []
+    had = state.before.record.entries
+    return sorted(
+        name
+        for name, one in before.entries.items()
+        if had.get(name) != one and name not in new and one.what not in _NO_VALUES
     )
 
 

@@ -68,6 +68,11 @@ def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Vari
         parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
     if unkept := {name: why for name, why in {**execution.left.lost, **made.gone}.items() if name != LAST}:
         parts.append(f"[not kept: {_reasons(unkept, 'not kept: put what belongs together in one dict')}]")
+    if made.beside:
+        of_others = _named(made.beside, "so too")
+        parts.append(
+            f"[bound by another call meanwhile: {of_others}; what names of this call shared with them is a copy]"
+        )
     if execution.left.missed:
         parts.append(f"[lost: {_reasons(execution.left.missed, 'lost')}]")
     return parts

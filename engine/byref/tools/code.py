@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -14,12 +15,15 @@ from byref.conversation.scope import Scope
 from byref.interpreter import inputs, persistence, reply, runs
 from byref.interpreter.persistence import Committed
 from byref.interpreter.runs import Execution
+from byref.policy import Policy
 from byref.references.coercion import as_code
 from byref.tools.record import Answer, Arguments, Tool
 from byref_sandbox.values.plots import is_available as can_plot
 
 INLINE_SHARE = 0.5
 """Share of `reply_tokens`: a value larger than that becomes a variable instead of being shown."""
+MAX_MODULES = 30
+"""Further modules that the description names."""
 
 
 class CodeArguments(Arguments, frozen=True):
@@ -61,6 +65,18 @@ def _known(connection: Connection, scope: Scope) -> list[Variable]:
     return [replace(one, shape=f"{one.shape}, from {calls[one.name]}") if one.name in calls else one for one in known]
 
 
+def _describe_more(policy: Policy, modules: Sequence[str]) -> str:
+    text = ""
+    if modules:
+        text += f" There are also: {', '.join(modules[:MAX_MODULES])}{', …' if len(modules) > MAX_MODULES else ''}."
+    if policy.keep_tokens is not None:
+        text += (
+            f" Outputs from {policy.keep_tokens} tokens on that you read whole are variables too: get_orders, then get_orders_2 "
+            'for the next of that tool; "$get_orders" hands one to another tool.'
+        )
+    return text
+
+
 _PLOTS = " matplotlib draws: figures come back." if can_plot() else ""
 
 CODE_INTERPRETER = Tool(
@@ -74,7 +90,5 @@ CODE_INTERPRETER = Tool(
     spellings=dict.fromkeys(("python", "python_code", "source", "source_code", "script", "program", "input"), "code"),
     coerce={"code": as_code},
     needs_sandbox=True,
-    runs_python=True,
-    about_kept="Outputs from {keep_tokens} tokens on that you read whole are variables too: get_orders, then get_orders_2 for "
-    'the next of that tool; "$get_orders" hands one to another tool.',
+    describe_more=_describe_more,
 )

@@ -21,10 +21,6 @@ KEYS = (
 """Names that models give to the argument that says which data is meant."""
 
 
-MAX_MODULES = 30
-"""Further modules that a description names."""
-
-
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments that a model may pass. The fields' types and descriptions become the tool's JSON Schema."""
 
@@ -65,19 +61,12 @@ class Tool:
     """A function that tells whether the optional packages that the tool needs are installed."""
     cure: str = ""
     """What to do if they are not installed."""
-    runs_python: bool = False
-    about_kept: str = ""
-    """What the description adds if the policy keeps outputs that pass whole, from `{keep_tokens}` tokens on."""
+    describe_more: Callable[[Policy, Sequence[str]], str] = lambda _policy, _modules: ""
+    """A function that returns what the description adds for a session's policy and the modules that its code may also import."""
 
     def described(self, policy: Policy, modules: Sequence[str]) -> str:
         """Return the description for sessions with that policy, whose code may also import `modules`."""
-        text = self.description
-        if self.runs_python and modules:
-            named = ", ".join(modules[:MAX_MODULES]) + (", …" if len(modules) > MAX_MODULES else "")
-            text += f" There are also: {named}."
-        if self.about_kept and policy.keep_tokens is not None:
-            text += f" {self.about_kept.format(keep_tokens=policy.keep_tokens)}"
-        return text
+        return self.description + self.describe_more(policy, modules)
 
     @property
     def schema(self) -> dict[str, Any]:

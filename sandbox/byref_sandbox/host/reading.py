@@ -18,14 +18,22 @@ from byref_sandbox import jsontext, wire
 from byref_sandbox.contents import decode_contents, decode_last
 from byref_sandbox.host.exchange import Answer
 from byref_sandbox.outcome import (
+    COLUMN_TYPES,
     MAX_STDERR_BYTES,
+    MEMBER_TYPES,
+    Aside,
     Bound,
+    Column,
     Failure,
     JqOutcome,
+    LeftOut,
     Limits,
+    Member,
     Outcome,
     Rendered,
     Same,
+    Table,
+    Tables,
     Usage,
 )
 from byref_sandbox.values import files, plots
@@ -231,6 +239,76 @@ def rendered_of(answer: Answer, limits: Limits, max_bytes: int) -> Rendered:
         return Rendered(outputs[0].decode("utf-8", "surrogatepass"), usage=usage)
     except UnicodeDecodeError:
         return Rendered(error=_UNREADABLE, usage=usage)
+
+
+def tables_of(answer: Answer, limits: Limits, max_bytes: int) -> Tables:
+    """Return the tables of a document, of at most `max_bytes`. Each is checked: JSON, and an object per row."""
+    usage = _usage(answer, answer.done) if answer.done is not None else Usage(answer.wall_ms, _cpu_ms(answer))
+    if (failure := _failure(answer, limits)) is not None:
+        return Tables(error=_of_document(failure, answer), usage=usage)
+    tables = [frame for frame in answer.frames if isinstance(frame, wire.Table)]
+    members = [frame for frame in answer.frames if isinstance(frame, wire.Member)]
+    size = sum(len(table.records) for table in tables) + sum(len(member.data) for member in members)
+    if size > max_bytes or not all(map(_is_table, tables)) or not all(map(_is_member, members)):
+        return Tables(error=_UNREADABLE, usage=usage)
+    return Tables(
+        tuple(map(_table_of, tables)),
+        tuple(Member(each.source, each.content_type, each.data) for each in members),
+        tuple(
+            LeftOut(each.place, each.reason[:_MAX_WORDS_CHARS], each.source)
+            for each in answer.frames
+            if isinstance(each, wire.LeftOut)
+        ),
+        usage=usage,
+    )
+
+
+def _of_document(failure: Failure, answer: Answer) -> Failure:
+    """Return a failure in words about a document. A parser that gets no memory may end its process."""
+    hint = "give it as a smaller document" if failure.kind.endswith("Limit") else None
+    if failure.kind == "Crash" and answer.ended is not None:
+        message = "its parser ended: there was not enough memory for it, or its bytes are damaged"
+        return Failure("Crash", message, hint=hint)
+    return replace(failure, hint=hint)
+
+
+def _table_of(frame: wire.Table) -> Table:
+    before, after = (
+        tuple(Aside(aside.place, tuple(aside.cells)) for aside in asides) for asides in (frame.before, frame.after)
+    )
+    columns = tuple(Column(each.name, each.type, _within(each.nulls), each.title) for each in frame.columns)
+    return Table(
+        frame.name,
+        frame.place,
+        columns,
+        frame.rows,
+        frame.records,
+        before,
+        after,
+        tuple(frame.notes),
+        frame.has_names,
+        frame.source,
+    )
+
+
+def _is_table(frame: wire.Table) -> bool:
+    names = {column.name for column in frame.columns}
+    if len(names) != len(frame.columns) or not {column.type for column in frame.columns} <= COLUMN_TYPES:
+        return False
+    if frame.rows < 0 or not jsontext.is_json(frame.records):
+        return False
+    try:
+        # A line each: their number is that of the rows, and no other object is made of them.
+        _RECORDS.decode(frame.records)
+    except msgspec.DecodeError:
+        return False
+    return frame.records.count(b"\n") == (frame.rows + 1 if frame.rows else 0)
+
+
+def _is_member(frame: wire.Member) -> bool:
+    return frame.content_type in MEMBER_TYPES and (
+        bool(frame.source) or frame.content_type != "application/json" or jsontext.is_json(frame.data)
+    )
 
 
 def _failure(answer: Answer, limits: Limits) -> Failure | None:

@@ -265,6 +265,23 @@ def template_request(template: str, value: object, limits: Limits, max_bytes: in
     return request, [lambda: inline]
 
 
+def tables_request(
+    document: bytes, content_type: str | None, name: str | None, limits: Limits, max_bytes: int
+) -> tuple[wire.Request, list[Load]]:
+    """The request for the tables of a document; raises TypeError, ValueError."""
+    if max_bytes < 1:
+        raise ValueError(f"max_bytes is {max_bytes}; it must be positive")
+    hints = [encodable(hint or "")[:MAX_FILE_NAME_CHARS] for hint in (content_type, name)]
+    request = wire.Request(
+        mode="tables",
+        source=json.dumps(hints),
+        terms=_terms(limits),
+        payloads=[wire.Payload("", _OCTETS)],
+        max_output_bytes=min(max_bytes, limits.result_bytes),
+    )
+    return request, [lambda: document]
+
+
 class _Payloads:
     """The payloads of a request, and how each is loaded; equal ones are sent once."""
 

@@ -12,12 +12,14 @@ from byref_sandbox import wire
 from byref_sandbox.code import plainjq, sqltext
 from byref_sandbox.host.exchange import Answer
 from byref_sandbox.host.interpreter import Interpreter
-from byref_sandbox.host.reading import jq_outcome_of, outcome_of, rendered_of
-from byref_sandbox.host.request import code_request, jq_request, sql_request, template_request
-from byref_sandbox.outcome import Failure, JqOutcome, Limits, Outcome, Rendered
+from byref_sandbox.host.reading import jq_outcome_of, outcome_of, rendered_of, tables_of
+from byref_sandbox.host.request import code_request, jq_request, sql_request, tables_request, template_request
+from byref_sandbox.outcome import Failure, JqOutcome, LeftOut, Limits, Outcome, Rendered, Tables
 from byref_sandbox.values.data import Data, Load, State
 
 MAX_SOURCE_CHARS: Final = 200_000
+_DOCUMENT_SHARE: Final = 4
+"""The part of a run's memory that a document may have as bytes: its parser needs the rest."""
 
 
 def _checked(modules: Iterable[str]) -> tuple[str, ...]:
@@ -111,6 +113,29 @@ class Runner(Interpreter):
             )
         request, loads = template_request(template, value, limits, max_bytes)
         return rendered_of(self.answer(request, loads, None), limits, request.max_output_bytes)
+
+    def tables(
+        self,
+        document: bytes,
+        *,
+        content_type: str | None = None,
+        name: str | None = None,
+        limits: Limits | None = None,
+        max_bytes: int = 64 << 20,
+    ) -> Tables:
+        """Read the tables of a document: Excel, Parquet, Arrow, SQLite, HTML, XML, YAML, and gzip or zip of these.
+
+        Its content decides what it is; `content_type` and `name` are hints, which YAML may need. `max_bytes` bounds the records and
+        texts of the answer together. A part that cannot be read whole is left out, with the reason; a limit is `Tables.error`. The
+        parsers run as code does, in a jailed process. `byref_sandbox.looks_like` tells in microseconds whether it is worth asking.
+        It is no part of `Interpreter`: an interpreter of a host's own may lack it. Raises ValueError, SandboxUnavailable.
+        """
+        limits = limits or self.limits
+        if len(document) > limits.memory_bytes // _DOCUMENT_SHARE:
+            most = limits.memory_bytes // _DOCUMENT_SHARE
+            return Tables(left_out=(LeftOut("", f"it has {len(document):,} bytes; at most {most:,} are read"),))
+        request, loads = tables_request(document, content_type, name, limits, max_bytes)
+        return tables_of(self.answer(request, loads, None), limits, request.max_output_bytes)
 
     def sql(
         self,

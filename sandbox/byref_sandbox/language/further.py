@@ -6,12 +6,16 @@ a function or class is given out only if it was read, and nothing of it leads to
 
 from __future__ import annotations
 
+import calendar
 import contextlib
+import copy
+import csv
 import datetime
 import decimal
 import enum
 import functools
 import importlib
+import random
 import re
 import sys
 import types
@@ -19,6 +23,9 @@ import typing
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
+
+import numpy as np
+from pandas._config import config as pandas_config
 
 from byref_sandbox.code.checking import Checked, check
 from byref_sandbox.language.modules import Modules
@@ -30,8 +37,12 @@ _PLAIN: Final = frozenset(
 )
 _DEPTH: Final = 3
 _MAX_ITEMS: Final = 500
+_MAX_WRAPPED: Final = 10
+"""Functions around one another."""
 _OF_PYTHON: Final = frozenset({"builtins", "abc", "typing", "enum", "collections", "collections.abc"})
 """Modules whose classes may stand above a class that code gets."""
+_NOWHERE: Final = "/nonexistent/byref"
+_REFUSED: Final = refused("", "").__code__
 _LOADED_BY_THEMSELVES: Final = frozenset(
     {"__doc__", "__abstractmethods__", "_abc_impl", "__parameters__", "__annotations__"}
 )
@@ -45,7 +56,8 @@ def load(name: str, modules: Modules, builtins: Mapping[str, Any]) -> None:
     given = {id(v): v for facade in modules.facades.values() for v in vars(facade).values()}
     given |= {id(value): value for value in builtins.values()}
     classes = [value for value in given.values() if isinstance(value, type)]
-    with _unchanged(classes), warnings.catch_warnings():
+    functions = [value for value in given.values() if type(value) is types.FunctionType]
+    with _unchanged(classes, functions), _settings_as_they_were(), _from_source(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for module in dict.fromkeys([name, *checked.modules]):
             try:
@@ -79,9 +91,10 @@ def _above(name: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _unchanged(classes: Iterable[type]) -> Iterator[None]:
-    """Put classes back as they were, and raise ImportError, if what is done here has changed one."""
+def _unchanged(classes: Iterable[type], functions: Iterable[types.FunctionType]) -> Iterator[None]:
+    """Put classes and functions back as they were, and raise ImportError, if what is done here has changed one."""
     before = [(kind, dict(vars(kind))) for kind in classes]
+    had_parts = [(function, *_parts_of(function)) for function in functions]
     yield
     changed = []
     for kind, had in before:
@@ -91,8 +104,51 @@ def _unchanged(classes: Iterable[type]) -> Iterator[None]:
             with contextlib.suppress(AttributeError, TypeError):
                 setattr(kind, name, had[name]) if name in had else delattr(kind, name)
                 changed.append(f"{kind.__name__}.{name}")
+    for function, code, defaults, by_name in had_parts:
+        if _parts_of(function) != (code, defaults, by_name):
+            function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, by_name
+            changed.append(function.__qualname__)
     if changed:
         raise ImportError(f"it changes what is not its own: {', '.join(changed[:3])}")
+
+
+def _parts_of(function: types.FunctionType) -> tuple[Any, ...]:
+    named = function.__kwdefaults__
+    return function.__code__, function.__defaults__, None if named is None else dict(named)
+
+
+@contextlib.contextmanager
+def _settings_as_they_were() -> Iterator[None]:
+    """Undo what importing a module sets for all of the process: sessions that share it begin as others do."""
+    context, options = decimal.getcontext().copy(), copy.deepcopy(vars(pandas_config)["_global_config"])
+    before = random.getstate(), np.random.get_state(), np.geterr()
+    printing: Any = np.get_printoptions()
+    first_day, field_size, depth = calendar.firstweekday(), csv.field_size_limit(), sys.getrecursionlimit()
+    try:
+        yield
+    finally:
+        state, numbers, errors = before
+        random.setstate(state)
+        np.random.set_state(numbers)
+        np.seterr(**errors)
+        np.set_printoptions(**{name: value for name, value in printing.items() if name != "override_repr"})
+        decimal.setcontext(context)
+        vars(pandas_config)["_global_config"].clear()
+        vars(pandas_config)["_global_config"].update(options)
+        calendar.setfirstweekday(first_day)
+        csv.field_size_limit(field_size)
+        sys.setrecursionlimit(depth)
+
+
+@contextlib.contextmanager
+def _from_source() -> Iterator[None]:
+    """Have modules compiled of the sources that were read: bytes beside them may have been made of others."""
+    before = sys.pycache_prefix, sys.dont_write_bytecode
+    sys.pycache_prefix, sys.dont_write_bytecode = _NOWHERE, True
+    try:
+        yield
+    finally:
+        sys.pycache_prefix, sys.dont_write_bytecode = before
 
 
 def _replace_methods(checked: Checked) -> None:
@@ -113,7 +169,12 @@ class _Fitting:
     def __init__(self, checked: Checked, given: Mapping[int, object]) -> None:
         self._checked = checked
         self._given = given
-        self._spaces = {id(vars(sys.modules[name])) for name in checked.modules if name in sys.modules}
+        self._spaces = {id(vars(sys.modules[name])): name for name in checked.modules if name in sys.modules}
+        self._at: dict[tuple[str, int], list[str]] = {}
+        """What begins in a line of a module."""
+        for place, lines in checked.places.items():
+            for line in lines:
+                self._at.setdefault((place.partition(":")[0], line), []).append(place)
         self._classes: dict[type, bool] = {}
 
     def names_of(self, module: types.ModuleType) -> dict[str, Any]:
@@ -134,14 +195,44 @@ class _Fitting:
         return reasons
 
     def _place(self, value: Any, name: str = "") -> str:
-        """Where the source has a function or class."""
+        """Where the source has a function or class, by what it says of itself."""
         value = _unwrapped(value)
         named = str(getattr(value, "__qualname__", "")).partition(".<locals>")[0]
         return f"{getattr(value, '__module__', '')}:{name if named == '<lambda>' else named}"
 
-    def _is_read(self, value: Any, name: str = "") -> bool:
-        place = self._place(value, name)
-        return place in self._checked.places and place not in self._checked.reached
+    def _is_read(self, kind: type) -> bool:
+        """Whether a class was read and reaches nothing. It is looked up where it says that it is."""
+        found: Any = sys.modules.get(kind.__module__)
+        for step in kind.__qualname__.split("."):
+            found = (
+                getattr(vars(found).get(step), "__func__", vars(found).get(step))
+                if hasattr(found, "__dict__")
+                else None
+            )
+        place = f"{kind.__module__}:{kind.__qualname__}"
+        return found is kind and place in self._checked.places and place not in self._checked.reached
+
+    def _is_read_function(self, function: types.FunctionType) -> bool:
+        """Whether a function was read and reaches nothing, by its code: its name may be that of another."""
+        module, code = self._spaces.get(id(function.__globals__)), function.__code__
+        if module is None:
+            return id(function) in self._given or code is _REFUSED or _is_made(function)
+        name, _, inner = code.co_qualname.partition(".<locals>")
+        if name.rpartition(".")[2] == "<lambda>":  # of one that has no name, what it stands in was read with it
+            places = self._at.get((module, code.co_firstlineno), [])
+            return all(place not in self._checked.reached for place in places)
+        place = f"{module}:{name}"
+        is_there = bool(inner) or code.co_firstlineno in self._checked.places.get(place, ())
+        return is_there and place in self._checked.places and place not in self._checked.reached
+
+    def _are_read(self, value: Any) -> bool:
+        """Whether a function, and each that it is wrapped around, was read and reaches nothing."""
+        for _ in range(_MAX_WRAPPED):
+            if type(value) is types.FunctionType and not self._is_read_function(value):
+                return False
+            if (value := getattr(value, "__wrapped__", None)) is None:
+                return True
+        return False
 
     def _is_fit(self, value: Any, name: str = "", depth: int = 0) -> bool:
         kind = type(value)
@@ -154,7 +245,7 @@ class _Fitting:
         if kind in (tuple, frozenset):
             return len(value) <= _MAX_ITEMS and all(self._is_fit(item, "", depth + 1) for item in value)
         if kind is types.FunctionType or kind is functools._lru_cache_wrapper:
-            return self._is_fit_function(value, name, depth)
+            return self._is_fit_function(value, depth)
         if kind is types.BuiltinFunctionType:  # a method of a class that code has: `chain.from_iterable`
             return id(value.__self__) in self._given and isinstance(value.__self__, type) and value.__name__[0] != "_"
         if kind is functools.partial:
@@ -174,12 +265,11 @@ class _Fitting:
                     return False
         return True
 
-    def _is_fit_function(self, value: Any, name: str, depth: int) -> bool:
-        inner = _unwrapped(value)
-        if not isinstance(inner, types.FunctionType) or id(inner.__globals__) not in self._spaces:
+    def _is_fit_function(self, value: Any, depth: int) -> bool:
+        if not isinstance(_unwrapped(value), types.FunctionType):
             return False
         attributes = {n: v for n, v in vars(value).items() if not n.startswith("_")}
-        return self._is_read(value, name) and all(self._is_fit(v, n, depth + 1) for n, v in attributes.items())
+        return self._are_read(value) and all(self._is_fit(v, n, depth + 1) for n, v in attributes.items())
 
     def _is_fit_class(self, kind: Any, depth: int) -> bool:
         if kind not in self._classes:
@@ -204,10 +294,12 @@ class _Fitting:
         """Whether an attribute of a class leads nowhere else. Its methods were read with it."""
         if isinstance(value, staticmethod | classmethod):
             value = value.__func__
+        if callable(value) and not isinstance(value, type) and not self._are_read(value):
+            return False
         value = _unwrapped(value)
         kind = type(value)
         if kind is types.FunctionType:
-            return id(value.__globals__) in self._spaces or id(value) in self._given or _is_made(value)
+            return True
         if kind in _DESCRIPTORS or issubclass(kind, property):
             return True
         if kind in (list, dict, set):

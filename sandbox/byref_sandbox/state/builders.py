@@ -163,7 +163,10 @@ class Builders:
 
     def distribution(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Make a distribution of scipy again with its parameters, as `stats.norm(5, 2)` does."""
-        return getattr(self._facades["scipy.stats"], name)(*arguments, **options)
+        made = vars(self._facades["scipy.stats"]).get(name)
+        if type(made).__module__ not in drawings.DISTRIBUTIONS:
+            raise Unkept("no distribution of scipy's stats")
+        return made(*arguments, **options)
 
     def styler(self, data: Any, options: dict[str, Any], calls: list[Any]) -> Any:
         """Make a table with its style."""

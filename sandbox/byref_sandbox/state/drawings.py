@@ -23,6 +23,7 @@ _PACKAGES: Final = (
     "mpl_toolkits.mplot3d",
     "mpl_toolkits.axes_grid1",
     "pandas.plotting._matplotlib",
+    "cycler",
 )
 """The same of other packages."""
 _LIBRARIES: Final = (
@@ -31,9 +32,15 @@ _LIBRARIES: Final = (
     "scipy._lib._util", "statsmodels", "patsy", "sympy", "networkx.classes",
 )  # fmt: skip
 """Packages of libraries that are loaded by themselves: what seaborn's grids, models, results, expressions and graphs consist of."""
+DISTRIBUTIONS: Final = (
+    "scipy.stats._continuous_distns",
+    "scipy.stats._discrete_distns",
+    "scipy.stats._levy_stable",
+)
+"""Modules of the classes of which scipy's distributions are."""
 _LEFT_OUT: Final = (
     "sklearn.datasets", "sklearn.externals", "sklearn.utils._testing", "sklearn.utils.parallel",
-    "scipy.spatial.tests", "scipy.stats.tests", "scipy.stats._continuous_distns", "scipy.stats._discrete_distns", "statsmodels.datasets", "statsmodels.tools.web", "statsmodels.tools.rng_qrng",
+    "scipy.spatial.tests", "scipy.stats.tests", *DISTRIBUTIONS, "statsmodels.datasets", "statsmodels.tools.web", "statsmodels.tools.rng_qrng",
     "sympy.testing", "sympy.utilities", "sympy.external", "sympy.plotting", "sympy.interactive", "sympy.printing",
 )  # fmt: skip
 _ALSO: Final = {
@@ -48,6 +55,7 @@ _ALSO: Final = {
     "pandas.plotting._matplotlib.timeseries": "_format_coord",
     "networkx.classes.function": "frozen",
     "scipy._lib.array_api_compat.numpy": "asarray",
+    "seaborn.categorical": "BoxPlotContainer",
     "sklearn.metrics._dist_metrics": "newObj",
     "sklearn.neighbors._ball_tree": "newObj",
     "sklearn.neighbors._kd_tree": "newObj",
@@ -120,7 +128,7 @@ def method(owner: Any, name: str) -> types.MethodType:
 
 def _place(module: str) -> str:
     """Return how a name of a module begins: with the library that has to be loaded."""
-    return module if module.startswith((*_LIBRARIES, "scipy", "networkx")) else PREFIX + module
+    return module if module.startswith((*_LIBRARIES, "scipy", "seaborn", "networkx")) else PREFIX + module
 
 
 def _is_listed(module: str) -> bool:
@@ -131,8 +139,13 @@ def _is_listed(module: str) -> bool:
 
 
 def _classes(namespace: Any, module: str, path: str) -> Iterator[tuple[str, type]]:
-    """Yield the classes that a module defines, also those inside others."""
+    """Yield the classes that a module defines, also those inside others, but none that makes classes."""
     for name, held in list(namespace.items()):
-        if isinstance(held, type) and held.__module__ == module and held.__qualname__ == f"{path}{name}":
+        if (
+            isinstance(held, type)
+            and not issubclass(held, type)
+            and held.__module__ == module
+            and held.__qualname__ == f"{path}{name}"
+        ):
             yield held.__qualname__, held
             yield from _classes(vars(held), module, f"{held.__qualname__}.")

@@ -27,6 +27,9 @@ from byref_sandbox.language.policy import Language
 
 _DECIMAL: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 _CYCLE: Final = "axes.prop_cycle"
+_PLOTS: Final = "matplotlib"
+_COLORMAPS: Final = "matplotlib.colormaps"
+_SEQUENCES: Final = "matplotlib.color_sequences"
 _SEEDS: Final = ("numpy.random", "random")
 _PANDAS: Final = "pandas"
 _TREE: Final = ".pandas"
@@ -73,6 +76,8 @@ class Settings:
                 different = {
                     key: value for key, value in now.items() if key not in before or not _same(before[key], value)
                 }
+                if name == _COLORMAPS:
+                    different = _as_data(now, different)
                 if different:
                     found[SETTINGS + name] = different
                 if name == _PANDAS and any(key.endswith(INFERENCE) for key in different):
@@ -86,7 +91,7 @@ class Settings:
         group = self._groups.get(name.removeprefix(SETTINGS))
         if group is None:
             return
-        if name == SETTINGS + "matplotlib" and "matplotlib" not in sys.modules:
+        if name.startswith(SETTINGS + _PLOTS) and _PLOTS not in sys.modules:
             self._unread[name] = value  # this run draws nothing, but the next one may
             return
         if name == SETTINGS + _PANDAS:
@@ -169,9 +174,70 @@ def _set_filters(value: Any) -> None:
     warnings._filters_mutated()  # type: ignore[attr-defined]
 
 
+def _matplotlib() -> Any:
+    """Matplotlib, or None where it is not loaded as a whole."""
+    found = sys.modules.get(_PLOTS)
+    return found if hasattr(found, "rcParams") and hasattr(found, "colormaps") else None
+
+
+def _colormaps() -> dict[str, Any]:
+    """The colormaps by name that are not matplotlib's own."""
+    matplotlib = _matplotlib()
+    if matplotlib is None:
+        return {}
+    maps = matplotlib.colormaps
+    return {name: maps[name] for name in maps if name not in maps._builtin_cmaps}
+
+
+def _as_data(held: Mapping[str, Any], different: Mapping[str, Any]) -> dict[str, Any]:
+    """These colormaps, and the one that is set and that a library has registered, which the next run need not have loaded.
+
+    They are taken apart, so that not every run of the session has to load matplotlib.
+    """
+    matplotlib = _matplotlib()
+    used = "" if matplotlib is None else str(matplotlib.rcParams["image.cmap"])
+    wanted = {**different, **({used: held[used]} if used in held else {})}
+    found: dict[str, Any] = {}
+    for name, colormap in wanted.items():
+        extremes = colormap._rgba_bad, colormap._rgba_under, colormap._rgba_over
+        if hasattr(colormap, "_segmentdata"):
+            found[name] = colormap.name, extremes, colormap._segmentdata, colormap.N, colormap._gamma
+        elif hasattr(colormap, "colors"):
+            found[name] = colormap.name, extremes, colormap.colors
+    return found
+
+
+def _set_colormaps(value: dict[str, Any]) -> None:
+    matplotlib: Any = importlib.import_module(_PLOTS)
+    colors: Any = importlib.import_module("matplotlib.colors")
+    for key, (name, (bad, under, over), first, *rest) in value.items():
+        if type(key) is not str:
+            raise ValueError("a colormap without a name")
+        is_of_segments = bool(rest)
+        kind = colors.LinearSegmentedColormap if is_of_segments else colors.ListedColormap
+        colormap = kind(name, first, *rest) if is_of_segments else kind(first, name)
+        colormap = colormap.with_extremes(bad=bad, under=under, over=over)
+        maps = matplotlib.colormaps
+        if key not in maps or maps[key] != colormap:
+            with contextlib.suppress(ValueError), warnings.catch_warnings(action="ignore"):
+                maps.register(colormap, name=key, force=True)
+
+
+def _sequences() -> dict[str, Any]:
+    matplotlib = _matplotlib()
+    return {} if matplotlib is None else dict(matplotlib.color_sequences)
+
+
+def _set_sequences(value: dict[str, Any]) -> None:
+    matplotlib: Any = importlib.import_module(_PLOTS)
+    for name, each in value.items():
+        with contextlib.suppress(ValueError):
+            matplotlib.color_sequences.register(name, each)
+
+
 def _plots() -> dict[str, Any]:
-    matplotlib = sys.modules.get("matplotlib")
-    if matplotlib is None or not hasattr(matplotlib, "rcParams"):
+    matplotlib = _matplotlib()
+    if matplotlib is None:
         return {}
     found = dict(dict.items(matplotlib.rcParams))
     if _CYCLE in found:
@@ -180,7 +246,7 @@ def _plots() -> dict[str, Any]:
 
 
 def _set_plots(value: dict[str, Any]) -> None:
-    matplotlib: Any = importlib.import_module("matplotlib")
+    matplotlib: Any = importlib.import_module(_PLOTS)
     for name, each in value.items():
         with contextlib.suppress(KeyError, ValueError):
             matplotlib.rcParams[name] = matplotlib.cycler(**each) if name == _CYCLE else each
@@ -196,5 +262,7 @@ _GROUPS: Final[Mapping[str, _Group]] = {
     "warnings": _Group(_filters, _set_filters),
     "calendar": _Group(calendar.firstweekday, calendar.setfirstweekday),
     "csv": _Group(csv.field_size_limit, _set_field_size),
-    "matplotlib": _Group(_plots, _set_plots, is_table=True),
+    _COLORMAPS: _Group(_colormaps, _set_colormaps, is_table=True),
+    _SEQUENCES: _Group(_sequences, _set_sequences, is_table=True),
+    _PLOTS: _Group(_plots, _set_plots, is_table=True),
 }

@@ -239,6 +239,8 @@ class Writer(pickle.Pickler):
             return self._distribution(obj)
         if kind in known.taken_apart or kind is pickle.PickleBuffer:
             return NotImplemented
+        if self._is_mixed(kind):
+            return NotImplemented
         if issubclass(kind, np.generic) and kind.__module__ == "numpy":
             return NotImplemented
         if issubclass(kind, type):
@@ -250,6 +252,11 @@ class Writer(pickle.Pickler):
         if issubclass(kind, BaseException) and id(kind) in known.names:
             return self._instance(obj, kind)
         raise Unkept(_NAMED.get(kind) or _description(obj, kind))
+
+    def _is_mixed(self, kind: type) -> bool:
+        """Whether matplotlib has made a class of two of its own, as it does for what is drawn in space: it is made again."""
+        bases = _bases_of(kind)
+        return len(bases) == 2 and not self._is_user_class(kind) and all(base in self._known.figures for base in bases)
 
     # Arrays --------------------------------------------------------------------------------------------------------------------
 

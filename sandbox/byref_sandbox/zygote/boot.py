@@ -46,6 +46,8 @@ def zygote(order_descriptor: int, without: str, modules: str) -> NoReturn:
     from byref_sandbox import wire
     from byref_sandbox.code import sqltext
     from byref_sandbox.code.libraries import LIBRARIES
+    from byref_sandbox.documents import reading
+    from byref_sandbox.jail.identity import can_nobody_read
     from byref_sandbox.language import science
     from byref_sandbox.language.policy import Language
     from byref_sandbox.run import sqlbody
@@ -63,6 +65,8 @@ def zygote(order_descriptor: int, without: str, modules: str) -> NoReturn:
         if science.must_be_loaded_early(library):
             with contextlib.suppress(Exception):  # a broken library counts as a missing one
                 language.learn(language.allowed.get(library, library))
+    if not can_nobody_read(Path(os.__file__).resolve()):
+        reading.load_all()
     if sqltext.is_available():
         sqlbody.warm()
     known = Known(language)

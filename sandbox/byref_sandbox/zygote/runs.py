@@ -21,7 +21,7 @@ from byref_sandbox import wire
 from byref_sandbox.jail.jail import Jail, address_space
 from byref_sandbox.jail.libc import name_process
 from byref_sandbox.outcome import Failure
-from byref_sandbox.run import bodies, jqbody, sqlbody, worker
+from byref_sandbox.run import bodies, jqbody, sqlbody, tablesbody, worker
 from byref_sandbox.state.known import Known
 from byref_sandbox.values.bindings import Bindings, OnlyTable
 from byref_sandbox.values.loaded import Budget, Loaded, Store, wanted_of
@@ -99,6 +99,9 @@ class Runs:
             from byref_sandbox.run import templatebody
 
             return templatebody.template_body(request)
+        if request.mode == "tables":
+            payload = request.payloads[0]
+            return tablesbody.tables_body(request, wire.read_memory_file(files[0]) if files else payload.inline or b"")
         loaded = self._loaded(request, files)
         if request.mode == "sql":
             return sqlbody.sql_body(request, loaded)

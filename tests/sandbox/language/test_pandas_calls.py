@@ -105,8 +105,9 @@ ENGINES = (
 )
 
 
-def test_optional_packages_of_pandas_do_inside_what_they_do_outside(sandbox: Sandbox) -> None:
-    lines = "\n".join(f"found[{call!r}] = attempt(lambda: {call})" for call in ENGINES)
+@pytest.mark.parametrize("calls", [ENGINES[::3], pytest.param(ENGINES, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_optional_packages_of_pandas_do_inside_what_they_do_outside(sandbox: Sandbox, calls: tuple[str, ...]) -> None:
+    lines = "\n".join(f"found[{call!r}] = attempt(lambda: {call})" for call in calls)
     outcome = sandbox.run(f"{head('str', plain=False)}\n{lines}\nfound")
     outside = json.loads(json.dumps(plainly(f"{head('str', plain=True)}\n{lines}\nfound")))
     assert outcome.error is None
@@ -115,7 +116,8 @@ def test_optional_packages_of_pandas_do_inside_what_they_do_outside(sandbox: San
     assert failed <= {call for call in ENGINES if "pchip" in call or "kendall" in call or "triang" in call}
 
 
-def test_arrow_knows_every_time_zone_that_zoneinfo_knows(sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_arrow_knows_every_time_zone_that_zoneinfo_knows(sandbox: Sandbox, step: int) -> None:
     """A zone that Arrow cannot read while code runs ends the process."""
     code = """
 import pyarrow as pa
@@ -126,7 +128,7 @@ def hours(zone):
     return moments.dt.hour.tolist() == in_arrow.hour.tolist() == in_arrow.tz_convert("UTC").dt.tz_convert(zone).dt.hour.tolist()
 [zone for zone in zones if not hours(zone)]
 """
-    zones = sorted(zoneinfo.available_timezones() - {"Factory", "localtime"})
+    zones = sorted(zoneinfo.available_timezones() - {"Factory", "localtime"})[::step]
     outcome = sandbox.run(code, {"zones": zones})
     assert (outcome.error, outcome.value) == (None, [])
 

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -62,6 +63,7 @@ FIGURES = {
     "image": "fig, ax = plt.subplots()\nfig.colorbar(ax.imshow(np.eye(30)))",
     "polar": "fig = plt.figure()\nfig.add_subplot(projection='polar').plot([0, 1], [1, 2])",
     "3d": "fig = plt.figure()\na = fig.add_subplot(projection='3d')\na.plot_surface(*np.meshgrid(np.arange(5), np.arange(5)), np.eye(5))\na.scatter([1], [2], [3])",
+    "3d contours": "fig = plt.figure()\na = fig.add_subplot(projection='3d')\nc = a.contour3D(*np.meshgrid(np.arange(5), np.arange(5)), np.eye(5))\na.contourf(*np.meshgrid(np.arange(5), np.arange(5)), np.eye(5))",
     "dates": "fig, ax = plt.subplots()\nax.plot(pd.to_datetime(['2024-01-01', '2024-03-01']), [1, 2])\nax.xaxis.set_major_formatter(md.DateFormatter('%b'))\nax.xaxis.set_major_locator(md.MonthLocator())\nfig.autofmt_xdate()",
     "pandas": "ax = pd.DataFrame({'a': [1, 2]}, index=pd.date_range('2024-01-01', periods=2)).plot()\nfig = ax.figure",
     "functions": "fig, ax = plt.subplots()\nk = 3\nax.plot([1, 2])\nax.xaxis.set_major_formatter(lambda x, p: f'{x:.0f}u{k}')\ndef g(x, p): return str(k)\nax.yaxis.set_major_formatter(plt.FuncFormatter(g))",
@@ -174,6 +176,32 @@ def test_a_forged_function_of_a_figure_is_one_of_its_class(known: Known, owner: 
         assert made is vars(SecondaryAxis)[name] and number < 0
 
 
+def test_colormaps_and_sequences_of_the_code_are_there_in_the_next_run(known: Known) -> None:
+    session = Session(known)
+    session.run(
+        "import matplotlib as mpl\nfrom matplotlib.colors import ListedColormap, LinearSegmentedColormap\n"
+        "mpl.colormaps.register(ListedColormap(['red', 'blue'], name='mine'))\n"
+        "mpl.colormaps.register(LinearSegmentedColormap.from_list('between', ['red', 'blue']).with_extremes(bad='k'))\n"
+        "mpl.color_sequences.register('two', ['red', 'blue'])\nplt.rcParams['image.cmap'] = 'mine'"
+    )
+    for name in ("mine", "between"):
+        matplotlib.colormaps.unregister(name)  # as in another process
+    matplotlib.color_sequences.unregister("two")
+    session.run("n = 1")
+    assert not session.lost
+    assert session.run(
+        "im = plt.imshow(np.eye(2))\n[im.get_cmap().name, im.get_cmap().N, mpl.colormaps['between'](0.5)[0] > 0.4, "
+        "mpl.colormaps['between'].get_bad().tolist(), mpl.color_sequences['two']]"
+    ) == ["mine", 2, True, [0, 0, 0, 1], ["red", "blue"]]
+    matplotlib.rcParams["image.cmap"] = "viridis"
+
+
+def test_a_cycle_of_styles_goes_on_in_the_next_run(known: Known) -> None:
+    session = Session(known)
+    session.run("from matplotlib import cycler\ncolors = cycler('color', ['r', 'g']) + cycler(lw=[1, 2])")
+    assert session.run("len(colors), colors.by_key()") == (2, {"color": ["r", "g"], "lw": [1, 2]})
+
+
 def test_a_styled_table_goes_on_in_the_next_run(known: Known) -> None:
     session = Session(known)
     made = "d = pd.DataFrame({'a': [1.5, 2]})\ns = d.style.set_uuid('u').format({'a': '{:.2f}'}).map(lambda v: 'color: red')"
@@ -212,9 +240,11 @@ MODELS = {
     "what was found": ("from scipy import optimize, interpolate\ns = optimize.minimize(lambda v: (v[0] - 3) ** 2, [0.0])\nf = interpolate.interp1d([0, 1, 2], [0, 1, 4])\nc = interpolate.CubicSpline([0, 1, 2], [0, 1, 4])", "s.success, s.x.round(3).tolist(), float(f(1.5)), float(c(1.5)), type(s).__name__"),
     "fits by a formula": ("import statsmodels.formula.api as smf\nd = pd.DataFrame({'x': np.arange(8.0), 'g': list('ab') * 4})\nd['y'] = 3 * d.x + (d.g == 'b')\nr = smf.ols('y ~ x + C(g)', d).fit()", "r.params.round(3).tolist(), r.predict(pd.DataFrame({'x': [9.0], 'g': ['b']})).round(3).tolist()"),
     "expressions": ("import sympy as sp\nx, y = sp.symbols('x y')\ne = (x + 1) ** 2\nm = sp.Matrix([[1, x], [2, 3]])\nq = sp.Eq(x, 2)", "str(e.diff(x)), e.subs(x, 3) == 16, str(m.det()), q.lhs is x"),
+    "a distribution of its own class": ("from scipy import stats\nd = stats.levy_stable(1.5, 0)\nh = stats.rv_histogram(np.histogram([1, 2, 2, 3], bins=3))", "float(d.cdf(0.0).round(3)), float(h.cdf(2.0).round(3))"),
     "networks": ("import networkx as nx\ng = nx.Graph()\ng.add_edge('a', 'b', w=2)\ng.nodes['a']['c'] = 1\nh = g.subgraph(['a'])", "g['a']['b']['w'], g.nodes['a'], h.number_of_nodes(), nx.shortest_path(g, 'a', 'b')"),
     "a plot of objects": ("import seaborn.objects as so\np = so.Plot(pd.DataFrame({'a': [1, 2]}), x='a').add(so.Dot())", "type(p.add(so.Line())).__name__"),
     "a grid": ("import seaborn as sns\ng = sns.FacetGrid(pd.DataFrame({'x': [1, 2], 'g': ['a', 'b']}), col='g')\ng.map(plt.hist, 'x')", "len(g.axes.flat), g.figure is g.axes.flat[0].figure, g._legend"),
+    "boxes": ("import seaborn as sns, warnings\nwarnings.simplefilter('ignore')\nb = sns.boxplot(x=['a', 'b'], y=[1, 2])", "len(b.containers), type(b.containers[0]).__name__, len(b.containers[0].boxes)"),
 }  # fmt: skip
 
 

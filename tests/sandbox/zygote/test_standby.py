@@ -338,7 +338,7 @@ def test_a_root_is_replaced_and_nobody_waits_for_that() -> None:
             began = time.monotonic()
             assert sandbox.run("1 + 1").value == 2
             slowest = max(slowest, time.monotonic() - began)
-            time.sleep(0.1)  # for the one that starts
+            time.sleep(0.3)  # for the one that starts
         assert root_pid(sandbox) != first
         assert slowest < (time.monotonic() - beginning) / 2  # one that waited would have taken nearly all of it
         assert slow.result(20).value == "done"  # it kept its root
@@ -400,7 +400,7 @@ def test_whatever_is_killed_the_next_run_works(breakable: Sandbox) -> None:
     for session in (None, "a", "b"):
         breakable.run("1", session=session)
     before = descriptors()
-    chaos(breakable, 25, 1)
+    chaos(breakable, 8, 1)
     assert descriptors() == before
 
 

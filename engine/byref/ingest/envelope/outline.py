@@ -202,6 +202,8 @@ class OutlineVariablesBuilder(_OutlineBuilder):
         super().__init__(brief)
         tool, policy = brief.prepared.tool, brief.policy
         found = tables(self._value, self._schema.node)
+        self._is_whole_first = bool(found) and len(found[0].path) == 1
+        """Whether the whole is a table, and the one that matters most."""
         self.parts = variables.parts_with_tables(
             tool, self._value, self._measured.shape, found, policy.tool(tool).names
         )
@@ -257,7 +259,7 @@ class OutlineVariablesBuilder(_OutlineBuilder):
         at = names.index(name)
         part = self.parts[at]
         if part.rows is not None:
-            return True, -at
+            return True, -at if at or self._is_whole_first else -len(names)
         return False, len(at_path(self._value, part.path)) if part.path else -1  # type: ignore[arg-type]
 
     def _instruction(self, names: Sequence[str], listing: dict[str, str], alias: str) -> str:

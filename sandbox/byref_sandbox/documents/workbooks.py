@@ -1,0 +1,414 @@
+"""Excel workbooks (xlsx, xlsm, xlsb, xls) and OpenDocument spreadsheets, sheet by sheet.
+
+calamine reads the cells. Of xlsx it gives nothing for a cell with an error (`#N/A`), rounds long integers to 64-bit floats, and makes
+a dense array of a sheet, however few cells it has. So the XML of each sheet is searched for these first: errors and long numbers
+are put in their places afterwards, and a sheet whose cells are too far apart is left out before it is read.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+from xml.etree import ElementTree
+
+import python_calamine
+
+from byref_sandbox import wire
+from byref_sandbox.documents.building import NotATable, Records, batches
+from byref_sandbox.documents.inflating import Room, member_of
+
+MAX_SHEETS: Final = 1_000
+"""Sheets that are read; others are left out, with their names."""
+_MAX_CELLS: Final = 10_000_000
+"""Cells of a sheet, the empty ones between its first and last included."""
+_MAX_NOTED: Final = 10
+_MAX_PREAMBLE: Final = 30
+"""Rows of a block in which its header is looked for."""
+_CELL: Final = re.compile(rb"<(?:\w+:)?c(?=[\s>/])")
+_REFERENCE: Final = re.compile(rb"<(?:\w+:)?c\s(?:[^<>]*?\s)?r\s*=\s*[\"']([A-Z]{1,3})([0-9]{1,7})[\"']")
+_ERROR: Final = re.compile(
+    rb"<(?:\w+:)?c\s[^<>]*\bt=[\"']e[\"'][^<>]*>(?:(?!</?(?:\w+:)?c[\s>]).)*?<(?:\w+:)?v>([^<]{1,40})<", re.DOTALL
+)
+_LONG: Final = re.compile(rb"<(?:\w+:)?v>(-?[0-9]{16,})<")
+_PLACE: Final = re.compile(rb"\sr\s*=\s*[\"']([A-Z]{1,3})([0-9]{1,7})[\"']")
+_TEXT: Final = re.compile(rb"\st=[\"'](?:s|str|inlineStr|b|d|e)[\"']")
+_FORMULA: Final = re.compile(rb"<(?:\w+:)?f[\s>/]")
+_RELATION: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+
+Row = list[Any]
+
+
+def read(data: bytes, room: Room) -> Iterator[wire.Frame]:
+    """Yield a table, or more, of each sheet. Raise NotATable if it is no workbook."""
+    package = _Package(data, room) if data.startswith(b"PK") else None
+    try:
+        book = python_calamine.load_workbook(io.BytesIO(data))
+        sheets = book.sheets_metadata
+    except python_calamine.PasswordError:
+        raise NotATable("the workbook is encrypted") from None
+    except python_calamine.CalamineError as error:
+        raise NotATable(f"it is no workbook that can be read: {error}") from None
+    for number, sheet in enumerate(sheets):
+        if number >= MAX_SHEETS:
+            yield wire.LeftOut(sheet.name, f"one of {len(sheets):,} sheets, of which {MAX_SHEETS:,} are read")
+            if number >= MAX_SHEETS + _MAX_NOTED:
+                break
+            continue
+        if sheet.typ != python_calamine.SheetTypeEnum.WorkSheet:
+            yield wire.LeftOut(sheet.name, f"a {_kind_of(sheet.typ)}, which has no cells")
+            continue
+        try:
+            scan = package.scan(sheet.name) if package is not None else _Scan(b"")
+            scan.check()
+            cells = book.get_sheet_by_index(number)
+            top, left, rows = _rows(cells, scan)
+            notes = [*_notes(sheet, scan), *_merged(cells)]
+            yield from _Layout(sheet.name, top, left, rows, notes).tables(room)
+        except python_calamine.CalamineError as error:
+            yield wire.LeftOut(sheet.name, f"it cannot be read: {error}")
+        except NotATable as error:
+            yield wire.LeftOut(sheet.name, str(error))
+    if package is not None:
+        yield from package.others()
+
+
+def _kind_of(kind: Any) -> str:
+    words = {"ChartSheet": "chart", "DialogSheet": "dialog", "MacroSheet": "sheet of macros", "Vba": "module of code"}
+    return next((text for name, text in words.items() if name in str(kind)), "sheet of another kind")
+
+
+def _rows(sheet: Any, scan: _Scan) -> tuple[int, int, list[Row]]:
+    """Return the rows between the first cell and the last that are not empty, and where the first of them stands."""
+    if sheet.height * sheet.width > _MAX_CELLS:
+        raise NotATable(_too_far(sheet.total_height, sheet.total_width))
+    rows = [[*map(_cell, row)] for row in sheet.to_python(skip_empty_area=True)]
+    places = [*([sheet.start, sheet.end] if sheet.start is not None else []), *scan.values]
+    if not places:
+        return 0, 0, []
+    first_row, first_column = sheet.start or places[0]
+    top, left = (min(each) for each in zip(*places, strict=True))
+    bottom, right = (max(each) for each in zip(*places, strict=True))
+    rows = [[] for _ in range(first_row - top)] + rows
+    rows += [[] for _ in range(bottom + 1 - top - len(rows))]
+    rows = [[None] * (first_column - left) + row if row else row for row in rows]
+    for row in rows:
+        row.extend([None] * (right + 1 - left - len(row)))
+    for (number, column), value in scan.values.items():
+        rows[number - top][column - left] = value
+    return top, left, rows
+
+
+def _too_far(rows: int, columns: int) -> str:
+    return f"its cells lie in {rows:,} rows and {columns:,} columns, which is more than {_MAX_CELLS:,} cells with the empty ones"
+
+
+def _cell(cell: Any) -> Any:
+    if cell == "" and type(cell) is str:
+        return None
+    if type(cell) is float and cell.is_integer() and abs(cell) < 1e15:
+        return int(cell)
+    return cell
+
+
+class _Scan:
+    """What calamine does not tell of a sheet, found in its XML."""
+
+    def __init__(self, xml: bytes) -> None:
+        self.values: dict[tuple[int, int], str] = {}
+        """Errors and long integers, by row and column from 0."""
+        self.errors = self.long = 0
+        self.formulas = sum(1 for _ in _FORMULA.finditer(xml))
+        self._xml = xml
+
+    def check(self) -> None:
+        """Find the cells that need care; raise NotATable where the sheet cannot be read as an array."""
+        places = {*_REFERENCE.findall(self._xml)}
+        if places:
+            rows = [int(row) for _, row in places]
+            columns = [*map(_column, {column for column, _ in places})]
+            # A cell that does not say where it is may be the first.
+            is_whole = sum(1 for _ in _CELL.finditer(self._xml)) == sum(1 for _ in _REFERENCE.finditer(self._xml))
+            first_row, first_column = (min(rows), min(columns)) if is_whole else (1, 0)
+            if (max(rows) - first_row + 1) * (max(columns) - first_column + 1) > _MAX_CELLS:
+                raise NotATable(_too_far(max(rows), max(columns) + 1))
+        for found in _ERROR.finditer(self._xml):
+            self._put(found.start(), found[1].decode("utf-8", "replace"))
+            self.errors += 1
+        for found in _LONG.finditer(self._xml):
+            start = max(
+                (match.start() for match in _CELL.finditer(self._xml, max(0, found.start() - 2_000), found.start())),
+                default=-1,
+            )
+            if start < 0:
+                raise NotATable("a cell has no place")
+            if not _TEXT.search(self._xml, start, self._xml.find(b">", start) + 1):
+                self._put(start, found[1].decode())
+                self.long += 1
+        self._xml = b""
+
+    def _put(self, start: int, value: str) -> None:
+        place = _PLACE.search(self._xml, start, self._xml.find(b">", start) + 1)
+        if place is None:
+            raise NotATable("its cells do not say where they are, and some are errors or long numbers")
+        row, column = int(place[2]) - 1, _column(place[1])
+        if row >= 1 << 20 or column >= 1 << 14:
+            raise NotATable("a cell lies outside of the sheet")
+        self.values[row, column] = value
+
+
+def _column(letters: bytes) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + letter - 64
+    return number - 1
+
+
+class _Package:
+    """The parts of an xlsx file that tell what calamine does not."""
+
+    def __init__(self, data: bytes, room: Room) -> None:
+        try:
+            self._archive = zipfile.ZipFile(io.BytesIO(data))
+            self._names = {name.lower(): name for name in self._archive.namelist()}
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
+            raise NotATable(f"it is no archive that can be read: {error}") from None
+        self._room = room
+        room.check_declared(self._archive)
+        self._parts = self._sheets() if "xl/workbook.xml" in self._names else {}
+
+    def _sheets(self) -> dict[str, str]:
+        try:
+            book = ElementTree.fromstring(self._read("xl/workbook.xml"))
+            relations = ElementTree.fromstring(self._read("xl/_rels/workbook.xml.rels"))
+        except (ElementTree.ParseError, KeyError) as error:
+            raise NotATable(f"it is no workbook that can be read: {error}") from None
+        targets = {each.get("Id"): each.get("Target", "") for each in relations}
+        found: dict[str, str] = {}
+        for sheet in book.iter():
+            if sheet.tag.endswith("}sheet"):
+                target = targets.get(
+                    sheet.get(_RELATION) or next((v for k, v in sheet.items() if k.endswith("}id")), ""), ""
+                )
+                found[sheet.get("name", "")] = (target[1:] if target.startswith("/") else f"xl/{target}").lower()
+        return found
+
+    def _read(self, name: str) -> bytes:
+        return member_of(self._archive, self._names[name], self._room)
+
+    def scan(self, sheet: str) -> _Scan:
+        """Return what the XML of a sheet tells."""
+        part = self._parts.get(sheet)
+        return _Scan(self._read(part) if part in self._names else b"")
+
+    def others(self) -> Iterator[wire.LeftOut]:
+        """Yield what a workbook has beside cells."""
+        for prefix, words in (
+            ("xl/charts/", "charts"),
+            ("xl/media/", "images"),
+            ("xl/externallinks/", "links to other workbooks"),
+            ("xl/vbaproject", "macros"),
+        ):
+            count = sum(name.startswith(prefix) and not name.endswith(".rels") for name in self._names)
+            if count:
+                yield wire.LeftOut("", f"{words}: {count:,}")
+
+
+def _notes(sheet: Any, scan: _Scan) -> list[str]:
+    notes = []
+    if sheet.visible != python_calamine.SheetVisibleEnum.Visible:
+        notes.append("the sheet is hidden")
+    if scan.formulas:
+        notes.append(f"cells with formulas: {scan.formulas:,}; here are the values that were stored with them")
+    if scan.errors:
+        notes.append(f"cells with errors, such as #N/A, which are text here: {scan.errors:,}")
+    if scan.long:
+        notes.append(f"integers of more than 15 digits, which are text here: {scan.long:,}")
+    return notes
+
+
+def _merged(sheet: Any) -> list[str]:
+    ranges = sheet.merged_cell_ranges
+    if not ranges:
+        return []
+    named = [place(*first, *last) for first, last in ranges[:_MAX_NOTED]]
+    more = f" and {len(ranges) - _MAX_NOTED:,} more" if len(ranges) > _MAX_NOTED else ""
+    return [f"merged cells, of which the first has the value: {', '.join(named)}{more}"]
+
+
+def letters(column: int) -> str:
+    """Return the letters of a column, counted from 0."""
+    text = ""
+    column += 1
+    while column:
+        column, rest = divmod(column - 1, 26)
+        text = chr(65 + rest) + text
+    return text
+
+
+def place(top: int, left: int, bottom: int, right: int) -> str:
+    """Return a range as spreadsheets write it; rows and columns count from 0."""
+    first, last = f"{letters(left)}{top + 1}", f"{letters(right)}{bottom + 1}"
+    return first if first == last else f"{first}:{last}"
+
+
+class _Block:
+    """Rows of a sheet without an empty row between them."""
+
+    def __init__(self, top: int, rows: list[Row]) -> None:
+        self.top = top
+        self.rows = rows
+        self.counts = [sum(cell is not None for cell in row) for row in rows]
+
+    @property
+    def width(self) -> int:
+        """The most cells that a row has."""
+        return max(self.counts)
+
+    def header(self) -> int | None:
+        """Return the row with the names of columns: the first that has texts, each another, over most columns of the rows below."""
+        for number, row in enumerate(self.rows[: min(_MAX_PREAMBLE, len(self.rows) - 1)]):
+            below = max(self.counts[number + 1 : number + 101])
+            cells = [cell for cell in row if cell is not None]
+            if len(cells) < max(min(2, self.width), 0.6 * below):
+                continue
+            if len({str(cell) for cell in cells}) > 0.5 * len(cells) and _are_names(cells):
+                return number
+            return None
+        return None
+
+
+def _are_names(cells: Sequence[Any]) -> bool:
+    texts = sum(isinstance(cell, str) for cell in cells)
+    if texts == len(cells):
+        return True
+    # Years and dates as names: `region, 2023, 2024`.
+    return (
+        texts > 0 and isinstance(cells[0], str) and all(_is_period(cell) for cell in cells if not isinstance(cell, str))
+    )
+
+
+def _is_period(cell: Any) -> bool:
+    return isinstance(cell, datetime.date) or (type(cell) is int and 1800 <= cell <= 2200)
+
+
+class _Layout:
+    """The tables of one sheet, and what stands around them.
+
+    Rows without a row of empty cells between them are a block. A block that has names of columns begins a table; one without goes on
+    with the table above, unless it has more columns. Blocks of one cell a row are titles, notes and sums around tables.
+    """
+
+    def __init__(self, name: str, top: int, left: int, rows: list[Row], notes: list[str]) -> None:
+        self._name = name
+        self._left = left
+        self._notes = notes
+        self._blocks: list[_Block] = []
+        start: int | None = None
+        filled = [any(cell is not None for cell in row) for row in rows]
+        for number, is_filled in enumerate([*filled, False]):
+            if is_filled and start is None:
+                start = number
+            elif not is_filled and start is not None:
+                self._blocks.append(_Block(top + start, rows[start:number]))
+                start = None
+
+    def tables(self, room: Room) -> Iterator[wire.Frame]:
+        """Yield the tables; of a sheet without cells, that it is left out."""
+        if not self._blocks:
+            yield wire.LeftOut(self._name, "the sheet is empty")
+            return
+        found = self._divided()
+        for number, (before, header, body, after) in enumerate(found):
+            try:
+                yield self._table(room, before, header, body, after, is_only=len(found) == 1, is_first=number == 0)
+            except NotATable as error:
+                yield wire.LeftOut(self._name, str(error))
+
+    def _divided(self) -> list[tuple[list[_Block], _Block | None, list[_Block], list[_Block]]]:
+        widest = max(block.width for block in self._blocks)
+        found: list[tuple[list[_Block], _Block | None, list[_Block], list[_Block]]] = []
+        waiting: list[_Block] = []
+        for block in self._blocks:
+            if block.width == 1 < widest:
+                waiting.append(block)
+                continue
+            header = block.header()
+            if (
+                header is None
+                and found
+                and not waiting
+                and block.width <= max(part.width for part in (found[-1][1], *found[-1][2]) if part)
+            ):
+                found[-1][2].append(block)
+                continue
+            before, waiting = waiting, []
+            if header:
+                before = [*before, _Block(block.top, block.rows[:header])]
+            names = None if header is None else _Block(block.top + header, block.rows[header : header + 1])
+            start = 0 if header is None else header + 1
+            body = _Block(block.top + start, block.rows[start:])
+            last = len(body.rows)
+            while widest > 2 and last > 1 and len(body.rows) - last < 5 and _is_note(body.rows[last - 1]):
+                last -= 1
+            after = [_Block(body.top + last, body.rows[last:])] if last < len(body.rows) else []
+            found.append((before, names, [_Block(body.top, body.rows[:last])], after))
+        if found:
+            found[-1][3].extend(waiting)
+            return found
+        return [([], None, waiting, [])]
+
+    def _table(
+        self,
+        room: Room,
+        before: list[_Block],
+        header: _Block | None,
+        body: list[_Block],
+        after: list[_Block],
+        *,
+        is_only: bool,
+        is_first: bool,
+    ) -> wire.Table:
+        rows = [row for block in body for row in block.rows]
+        filled = [
+            number
+            for number, column in enumerate(zip(*([*header.rows] if header else []), *rows, strict=True))
+            if any(cell is not None for cell in column)
+        ]
+        titles = [header.rows[0][number] if header else None for number in filled]
+        records = Records([None if title is None else _text(title) for title in titles], room.left)
+        for batch in batches(rows):
+            records.add([[row[number] for number in filled] for row in batch])
+        top = (header or body[0]).top
+        bottom = body[-1].top + len(body[-1].rows) - 1
+        where = place(top, self._left + filled[0], bottom, self._left + filled[-1])
+        return records.table(
+            self._name if is_only else f"{self._name} {where}",
+            f"{self._name}!{where}",
+            before=_asides(before),
+            after=_asides(after),
+            notes=self._notes if is_first else (),
+            has_names=header is not None,
+        )
+
+
+def _is_note(row: Row) -> bool:
+    cells = [cell for cell in row if cell is not None]
+    return len(cells) == 1 and isinstance(cells[0], str)
+
+
+def _asides(blocks: list[_Block]) -> list[wire.Aside]:
+    return [
+        wire.Aside(f"row {block.top + number + 1}", [_text(cell) for cell in row if cell is not None])
+        for block in blocks
+        for number, row in enumerate(block.rows)
+    ]
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return cell.isoformat() if hasattr(cell, "isoformat") else str(cell)

@@ -1,0 +1,70 @@
+"""The body of a run that reads a document: its tables, as frames."""
+
+from __future__ import annotations
+
+import msgspec
+
+from byref_sandbox import wire
+from byref_sandbox.documents import reading
+from byref_sandbox.documents.building import NotATable
+from byref_sandbox.documents.inflating import Room
+from byref_sandbox.outcome import Failure
+from byref_sandbox.run.worker import (
+    Body,
+    Captured,
+    Expired,
+    disarm,
+    error_frame,
+    failure_of,
+    lessen_depth,
+    out_of_memory,
+)
+
+_MAX_FRAMES = 5_000
+_MAX_TEXT = wire.MAX_TEXT_BYTES // 4
+"""Characters of names, notes and reasons in one reply: each may take four bytes."""
+_UNPACKED_SHARE = 4
+"""The part of a run's memory that a document may unpack to: its tables are made beside that."""
+
+
+def tables_body(request: wire.Request, data: bytes) -> Body:
+    """Return the body that reads the tables of a document. `request.source` has its type and its name, which are hints.
+
+    Libraries are imported here, before the jail is entered; they see the bytes inside of it.
+    """
+    content_type, name = msgspec.json.decode(request.source, type=tuple[str, str])
+    reading.load(reading.kind_of(data, content_type, name))
+    room = Room(request.max_output_bytes, request.terms.memory_bytes // _UNPACKED_SHARE)
+
+    def body(_stdout: Captured) -> list[wire.Frame]:
+        frames: list[wire.Frame] = []
+        text = 0
+        try:
+            for frame in reading.read(data, content_type, name, room):
+                text += _text_of(frame)
+                if len(frames) >= _MAX_FRAMES or text > _MAX_TEXT:
+                    frames.append(wire.LeftOut("", "there is more in it than one reply can name"))
+                    break
+                frames.append(frame)
+        except NotATable as error:
+            disarm()
+            frames.append(wire.LeftOut("", str(error)))
+        except BaseException as error:  # noqa: BLE001  (libraries raise what they like at hostile bytes, panics too)
+            disarm()
+            known = isinstance(error, Expired) or out_of_memory(error)
+            if not known:
+                return [error_frame(Failure("DocumentError", f"it cannot be read: {type(error).__name__}: {error}"))]
+            failure = failure_of(error, request.terms)
+            return [error_frame(Failure(failure.kind, failure.message, hint="give it as a smaller document"))]
+        lessen_depth()
+        return [*frames, wire.Done()]
+
+    return body
+
+
+def _text_of(frame: wire.Frame) -> int:
+    if isinstance(frame, wire.Table):
+        asides = sum(len(cell) for aside in (*frame.before, *frame.after) for cell in aside.cells)
+        columns = sum(len(column.name) + len(column.title) for column in frame.columns)
+        return len(frame.name) + len(frame.place) + asides + columns + sum(map(len, frame.notes))
+    return len(frame.place) + len(frame.reason) if isinstance(frame, wire.LeftOut) else 0
