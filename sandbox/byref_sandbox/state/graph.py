@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import io
 import itertools
-import pickletools
 import re
 import sys
 import types
@@ -32,6 +30,7 @@ from byref_sandbox.code.analysis import definitions_of
 from byref_sandbox.contents import MAX_LAST_BYTES, SETTINGS, Contents, Last, Name, Part, Path
 from byref_sandbox.state.builders import BUILDERS, Builders
 from byref_sandbox.state.codes import Code, Codes, Unkept
+from byref_sandbox.state.faults import Faults
 from byref_sandbox.state.known import MATPLOTLIB, Known
 from byref_sandbox.state.reader import Reader
 from byref_sandbox.state.settings import Settings
@@ -182,7 +181,7 @@ class Graph:
             return dict.fromkeys((name.name for name in part.names), reason_of(error))
         if not missing:
             self._read |= _segments(part, body)
-        faults = _Faults(part, body, len(given), filler, missing, self._known.by_name) if missing else None
+        faults = Faults(part, body, len(given), filler, missing, self._known.by_name) if missing else None
         for _ in range(_MAX_TRIES):
             try:
                 reader = Reader(body, self._builders, given, filler, map(leaf_of, part.leaves))
@@ -196,11 +195,11 @@ class Graph:
             if failed is None:
                 return {name: why for name, why in lost.items() if name != _EXPORTS}
             # The objects that the reader has read of that name would be in its way, so another reader leaves the name out.
-            faults = faults or _Faults(part, body, len(given), filler, missing, self._known.by_name)
+            faults = faults or Faults(part, body, len(given), filler, missing, self._known.by_name)
             faults.add(failed)
         return lost | dict.fromkeys((name.name for name in part.names), "too much of the session could not be read")
 
-    def _read_names(self, part: Part, reader: Reader, faults: _Faults | None, lost: dict[str, str]) -> int | None:
+    def _read_names(self, part: Part, reader: Reader, faults: Faults | None, lost: dict[str, str]) -> int | None:
         """Bind the names of a part, except those with faults; return the number of the first other name that cannot be read."""
         for number, name in enumerate(part.names):
             if faults is not None and (why := faults.why(number)):
@@ -619,90 +618,6 @@ class _Stream:
             programs=sorted(self.writer.programs),
             libraries=sorted(self._libraries),
         )
-
-
-class _Faults:
-    """Finds the names of a part that cannot be read because others could not be.
-
-    It takes the stream apart opcode by opcode. That is slow, so it is done only after something has failed.
-    """
-
-    def __init__(
-        self,
-        part: Part,
-        body: bytes,
-        given: int,
-        filler: int,
-        missing: Iterable[int],
-        by_name: Mapping[str, object],
-    ) -> None:
-        self._bad = {*missing}
-        """Numbers in the memo that belong to no object."""
-        self._left_out: set[int] = set()
-        self._gets: list[set[int]] = []
-        self._puts: list[dict[int, object]] = []
-        count = given + len(BUILDERS) + filler
-        known = [*BUILDERS].index("known")
-        at = 0
-        for name in part.names:
-            data, at = body[at : at + name.size], at + name.size
-            gets, puts = _memo_of(data, count, known, by_name)
-            count += len(puts)
-            self._gets.append(gets)
-            self._puts.append(puts)
-
-    def add(self, number: int) -> None:
-        """Count the objects of a name as missing, except texts and objects that are known by a name."""
-        if number not in self._left_out:
-            self._left_out.add(number)
-            self._bad.update(at for at, one in self._puts[number].items() if one is _UNKNOWN)
-
-    def in_place_of(self, number: int) -> list[object]:
-        """Return what the memo has in place of a name's objects."""
-        return [None if one is _UNKNOWN else one for one in self._puts[number].values()]
-
-    def why(self, number: int) -> str:
-        """Return why a name is lost together with the missing objects; empty if it is not."""
-        if number in self._left_out or not self._bad.isdisjoint(self._gets[number]):
-            self.add(number)
-            return "it refers to something that is no longer there"
-        return ""
-
-
-_UNKNOWN: Final = object()
-
-
-def _memo_of(data: bytes, count: int, known: int, by_name: Mapping[str, object]) -> tuple[set[int], dict[int, object]]:
-    """Return the numbers in the memo to which a stream refers, and what it puts there, as far as that is visible without
-    reading it.
-
-    `count` is the first free number, `known` the number of the builder of objects that are known by a name.
-    """
-    gets: set[int] = set()
-    puts: dict[int, object] = {}
-    last: list[Any] = []
-    """The results of the last opcodes: texts, numbers in the memo, and names of others."""
-    file = io.BytesIO(data)
-    with contextlib.suppress(ValueError):  # malformed: reading it reports that
-        while file.tell() < len(data):
-            for opcode, argument, _ in pickletools.genops(file):
-                if opcode.name == "MEMOIZE":
-                    is_text = bool(last) and type(last[-1]) is str and not last[-1].startswith(_OPCODE)
-                    is_known = last[-1:] == [_OPCODE + "REDUCE"] and last[-4:-3] == [known] and type(last[-3]) is str
-                    found = last[-1] if is_text else by_name.get(last[-3], _UNKNOWN) if is_known else _UNKNOWN
-                    puts[count + len(puts)] = found
-                elif opcode.name in ("BINGET", "LONG_BINGET", "GET") and isinstance(argument, int):
-                    gets.add(argument)
-                    last.append(argument)
-                elif opcode.name in ("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"):
-                    last.append(argument)
-                else:
-                    last.append(_OPCODE + opcode.name)
-                del last[:-8]
-    return gets, puts
-
-
-_OPCODE: Final = "\0opcode "
 
 
 def _find(path: Path, top: object, wanted: set[int]) -> Iterator[tuple[Path, object]]:

@@ -11,7 +11,7 @@ from byref_sandbox import Limits, Sandbox
 from byref_sandbox.testing import run_in_jail
 
 LIMITS = Limits(wall_seconds=30, cpu_seconds=30, memory_bytes=1 << 30, result_bytes=64 << 20)
-_MODULES = ("codes", "builders", "known", "writer", "reader", "settings", "graph")
+_MODULES = ("codes", "builders", "known", "writer", "reader", "settings", "faults", "graph")
 # What the zygotes do not import yet comes as text: in here no file can be read.
 SOURCES = {"pickletools": inspect.getsource(importlib.import_module("pickletools"))} | {
     f"byref_sandbox.state.{name}": inspect.getsource(importlib.import_module(f"byref_sandbox.state.{name}"))
