@@ -20,9 +20,11 @@ _MAX_BYTES_SHOWN: Final = 64 << 10
 """Longer binary values are named by their size: as base64 they are of no use to anybody."""
 _MAX_AROUND: Final = 2 << 20
 """Characters of what stands before and after a table, and of the names of its columns."""
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
-_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
-_DIGITS: Final = 15
+_INTEGER: Final = re.compile(r"(?!-0\Z)-?(?:0|[1-9][0-9]{0,14})")
+_NUMBER: Final = re.compile(
+    r"(?!-0(?:\.0*)?\Z)-?(?:(?:0|[1-9][0-9]{0,14})|(?=[0-9.]{3,16}\Z)(?:0|[1-9][0-9]*)\.[0-9]+)"
+)
+"""As JSON writes numbers, of at most fifteen digits. Zero with a sign would come back without it."""
 _DATE: Final = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 _DATETIME: Final = re.compile(_DATE.pattern + r"[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 _NAMES: Final = {
@@ -219,7 +221,7 @@ def text_type(cells: Sequence[Any]) -> str:
     if kinds != {str}:
         return _type_of(kinds)
     values = {*cells}
-    if all(map(_is_number, values)):
+    if all(map(_NUMBER.fullmatch, values)):
         return "integer" if all(map(_INTEGER.fullmatch, values)) else "number"
     if values <= {"true", "false"}:
         return "boolean"
@@ -231,12 +233,3 @@ def text_type(cells: Sequence[Any]) -> str:
 def typed(text: str | None, kind: str) -> Any:
     """Return the text as it stands in JSON if its column is of that kind."""
     return msgspec.Raw(text.encode()) if text is not None and kind in ("integer", "number", "boolean") else text
-
-
-def _is_number(text: str) -> bool:
-    # Zero with a sign would come back without it.
-    return (
-        bool(_NUMBER.fullmatch(text))
-        and len(text) - text.count("-") - text.count(".") <= _DIGITS
-        and not (text[0] == "-" and not text.strip("-0."))
-    )

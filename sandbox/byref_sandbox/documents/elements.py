@@ -24,6 +24,7 @@ _MAX_ASIDES: Final = 1_000
 _MIXED_SHARE: Final = 0.1
 """Records with text between their elements; with more it is prose."""
 _ELEMENT: Final = ElementTree.Element
+_NAMESPACE: Final = re.compile(rb"xmlns|\x00")
 _COMMENT: Final = re.compile(rb"<!--")
 
 
@@ -81,6 +82,8 @@ def _check(data: bytes) -> None:
 
 def _prefixes(data: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
+    if _NAMESPACE.search(data) is None:
+        return found
     for _, (prefix, uri) in ElementTree.iterparse(io.BytesIO(data), events=("start-ns",)):
         found.setdefault(uri, prefix)
     return found

@@ -6,7 +6,7 @@ A cell that spans rows or columns is repeated in each. A table inside of a cell 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from selectolax.lexbor import LexborHTMLParser
@@ -23,13 +23,16 @@ _MAX_SPAN: Final = 1_000
 _MAX_CELLS: Final = 5_000_000
 _MAX_INNER: Final = 30
 """Tables within tables."""
-_TAG: Final = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
-_CHARSET: Final = re.compile(rb"charset\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
-_FLAT: Final = frozenset(
-    b"area base br col embed hr img input link meta source track wbr p li td th tr dt dd option".split()
+_TAG: Final = re.compile(
+    rb"<(/?)(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr|p|li|td|th|tr|dt|dd|option)[\s>/])[a-z]",
+    re.IGNORECASE,
 )
-"""Elements that nothing is in, or whose end need not be written."""
-_APART: Final = "p, div, li, h1, h2, h3, h4, h5, h6, tr, dt, dd, pre, blockquote"
+"""Tags but for those of elements that nothing is in, or whose end need not be written."""
+_TABLE: Final = re.compile(rb"<(/?)table[\s>/]", re.IGNORECASE)
+_LINES: Final = re.compile(rb"<(?:br|p|div|li|h[1-6]|dt|dd|pre|blockquote)[\s>/]", re.IGNORECASE)
+_SPAN: Final = re.compile(rb"(?:row|col)span", re.IGNORECASE)
+_CHARSET: Final = re.compile(rb"charset\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
+_APART: Final = "p, div, li, h1, h2, h3, h4, h5, h6, dt, dd, pre, blockquote"
 """Elements whose texts stand on lines of their own."""
 _CELLS: Final = ("td", "th")
 _PARTS: Final = ("thead", "tbody", "tfoot")
@@ -39,17 +42,16 @@ def read(data: bytes, room: Room) -> Iterator[wire.Frame]:
     """Yield the tables of a page; raise NotATable if there is none that can be read."""
     if _depth(data) > _MAX_DEPTH:
         raise NotATable(f"its elements are nested more than {_MAX_DEPTH:,} levels deep")
-    if _depth(data, {b"table"}) > _MAX_INNER:
+    if _depth(data, _TABLE) > _MAX_INNER:
         raise NotATable(f"its tables are nested more than {_MAX_INNER} levels deep")
     page = LexborHTMLParser(_decoded(data))
     page.strip_tags(["script", "style", "template", "noscript"])
-    for each in page.css("br"):
-        each.replace_with("\n")
-    for each in page.css(", ".join(f"{cell} {name.strip()}" for cell in _CELLS for name in _APART.split(","))):
-        each.insert_after("\n")
+    if _LINES.search(data):
+        _divide(page)
     found = page.css("table")
     title = page.css_first("title")
     before = [wire.Aside("title", [text])] if title is not None and (text := _text(title)) else []
+    has_spans = _SPAN.search(data) is not None
     inner = {each.mem_id for each in page.css("table table")}
     for number, table in enumerate(found, 1):
         name = f"table {number}"
@@ -57,7 +59,9 @@ def read(data: bytes, room: Room) -> Iterator[wire.Frame]:
             yield wire.LeftOut(name, f"one of {len(found):,} tables, of which {MAX_TABLES:,} are read")
             return
         try:
-            yield _Table(table, name, is_inner=table.mem_id in inner, has_inner=bool(inner)).frame(before, room)
+            yield _Table(table, name, is_inner=table.mem_id in inner, has_inner=bool(inner), has_spans=has_spans).frame(
+                before, room
+            )
         except NotATable as error:
             yield wire.LeftOut(name, str(error))
 
@@ -76,16 +80,21 @@ def _decoded(data: bytes) -> str:
             return data.decode("cp1252", "replace")
 
 
-def _depth(data: bytes, names: Set[bytes] | None = None) -> int:
-    """Return how deeply elements are nested, or those with these names, by their tags alone."""
+def _depth(data: bytes, tags: re.Pattern[bytes] | None = None) -> int:
+    """Return how deeply elements are nested, or those with these tags, by their tags alone."""
     level = most = 0
-    for closes, name in _TAG.findall(data):
-        name = name.lower()
-        if name in _FLAT if names is None else name not in names:
-            continue
-        level += -1 if closes else 1
+    for closes in (tags or _TAG).findall(data):
+        level = max(0, level + (-1 if closes else 1))
         most = max(most, level)
     return most
+
+
+def _divide(page: Any) -> None:
+    """Put a line feed where a cell's text goes on in another line."""
+    for each in page.css("br"):
+        each.replace_with("\n")
+    for each in page.css(", ".join(f"{cell} {name.strip()}" for cell in _CELLS for name in _APART.split(","))):
+        each.insert_after("\n")
 
 
 def _text(node: Any) -> str:
@@ -96,7 +105,7 @@ def _text(node: Any) -> str:
 class _Table:
     """One table element."""
 
-    def __init__(self, element: Any, name: str, *, is_inner: bool, has_inner: bool) -> None:
+    def __init__(self, element: Any, name: str, *, is_inner: bool, has_inner: bool, has_spans: bool) -> None:
         self._element = element
         self._name = name
         self._is_inner = is_inner
@@ -107,8 +116,8 @@ class _Table:
         self._body: list[list[str | None]] = []
         self._footer: list[list[str | None]] = []
         self._has_inner = has_inner
+        self._has_spans = has_spans
         self._left = _MAX_CELLS
-        is_named = False
         for part, rows in self._parts():
             grid, all_names = self._grid(rows)
             if part == "thead" and not self._body:
@@ -122,8 +131,6 @@ class _Table:
                     count = min(count, 3) if count < len(grid) else min(count, 1)
                 self._header += grid[:count]
                 self._body += grid[count:]
-        is_named = bool(self._header)
-        self.has_names = is_named
 
     def _parts(self) -> Iterator[tuple[str, list[Any]]]:
         loose: list[Any] = []
@@ -167,8 +174,10 @@ class _Table:
                 fill(cells, following)
                 text = self._cell(cell)
                 names = names and cell.tag == "th"
-                across = _span(cell, "colspan", _MAX_SPAN)
-                down = _span(cell, "rowspan", len(rows))
+                across = down = 1
+                if self._has_spans:
+                    given = cell.attributes
+                    across, down = _span(given, "colspan", _MAX_SPAN), _span(given, "rowspan", len(rows))
                 self._merged += across > 1 or down > 1
                 for _ in range(across):
                     if down > 1:
@@ -233,13 +242,12 @@ class _Table:
             before=before,
             after=after,
             notes=notes,
-            has_names=self.has_names,
+            has_names=bool(self._header),
         )
 
 
-def _span(cell: Any, name: str, most: int) -> int:
-    given = cell.attributes.get(name) or ""
-    digits = given.strip()
+def _span(attributes: Mapping[str, str | None], name: str, most: int) -> int:
+    digits = (attributes.get(name) or "").strip()
     if not (digits.isascii() and digits.isdigit()):
         return 1
     count = int(digits[:9])

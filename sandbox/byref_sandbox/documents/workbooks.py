@@ -121,17 +121,18 @@ class _Scan:
         self.values: dict[tuple[int, int], str] = {}
         """Errors and long integers, by row and column from 0."""
         self.errors = self.long = 0
-        self.formulas = sum(1 for _ in _FORMULA.finditer(xml))
+        self.formulas = len(_FORMULA.findall(xml))
         self._xml = xml
 
     def check(self) -> None:
         """Find the cells that need care; raise NotATable where the sheet cannot be read as an array."""
-        places = {*_REFERENCE.findall(self._xml)}
+        references = _REFERENCE.findall(self._xml)
+        places = {*references}
         if places:
             rows = [int(row) for _, row in places]
             columns = [*map(_column, {column for column, _ in places})]
             # A cell that does not say where it is may be the first.
-            is_whole = sum(1 for _ in _CELL.finditer(self._xml)) == sum(1 for _ in _REFERENCE.finditer(self._xml))
+            is_whole = len(_CELL.findall(self._xml)) == len(references)
             first_row, first_column = (min(rows), min(columns)) if is_whole else (1, 0)
             if (max(rows) - first_row + 1) * (max(columns) - first_column + 1) > _MAX_CELLS:
                 raise NotATable(_too_far(max(rows), max(columns) + 1))

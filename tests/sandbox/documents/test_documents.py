@@ -13,13 +13,16 @@ import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import openpyxl
 import pyarrow
 import pytest
 import xlwt
 from pyarrow import feather, ipc, parquet
 
-from byref_sandbox import Limits, Sandbox, Table, Tables
+from byref_sandbox import Limits, Sandbox, Table, Tables, wire
+from byref_sandbox.host.exchange import Answer
+from byref_sandbox.host.reading import tables_of
 
 SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -443,6 +446,33 @@ def test_limits_end_it_and_the_sandbox_goes_on(sandbox: Sandbox) -> None:
     assert only(sandbox.tables(b"<r><x>1</x><x>2</x></r>")).rows == 2
     with pytest.raises(ValueError, match="max_bytes"):
         sandbox.tables(b"", max_bytes=0)
+
+
+HONEST = wire.Table("t", "", [wire.Column("a", "integer", 0, "")], 1, b'[\n{"a":1}\n]', [], [], [])
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        msgspec.structs.replace(HONEST, records=b'[\n{"a":1'),
+        msgspec.structs.replace(HONEST, records=b"[\n1\n]"),
+        msgspec.structs.replace(HONEST, records=b'{"a":1}'),
+        msgspec.structs.replace(HONEST, records=b'[\n{"a":"\xff"}\n]'),
+        msgspec.structs.replace(HONEST, records=b"[" * 10_000),
+        msgspec.structs.replace(HONEST, rows=2),
+        msgspec.structs.replace(HONEST, rows=-1),
+        msgspec.structs.replace(HONEST, columns=HONEST.columns * 2),
+        msgspec.structs.replace(HONEST, columns=[wire.Column("a", "<script>", 0, "")]),
+        msgspec.structs.replace(HONEST, records=HONEST.records + b" " * 1000),
+        wire.Member("", "application/json", b"{"),
+        wire.Member("x", "text/html", b"<"),
+        wire.Member("x", "text/csv", b"," * 1000),
+    ],
+)
+def test_a_reply_of_a_parser_that_was_taken_over_is_refused(frame: wire.Frame) -> None:
+    assert tables_of(Answer([HONEST], wire.Done()), Limits(), 1000).tables[0].rows == 1
+    found = tables_of(Answer([HONEST, frame], wire.Done()), Limits(), 1000)
+    assert found.error is not None and found.error.kind == "Crash" and not found.tables
 
 
 def test_without_the_extra_the_reason_names_it(script: Callable[..., Any]) -> None:
