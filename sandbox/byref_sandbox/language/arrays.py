@@ -96,7 +96,9 @@ def matrix_of_blocks(obj: Any, ldict: Any = None, gdict: Any = None) -> Any:
         frame = sys._getframe(1)
         if gdict is None and not is_own_frame(frame.f_globals):
             raise NotAllowed("np.bmat() of a text must be called directly", "use a list of lists")
-        spaces = (frame.f_locals, frame.f_globals) if gdict is None else (ldict, gdict)
+        spaces = (
+            (dict(frame.f_locals), frame.f_globals) if gdict is None else (ldict, gdict)
+        )  # no dict, since Python 3.13
         obj = [
             [_variable(name, spaces) for name in row.replace(",", " ").split()] for row in str.__str__(obj).split(";")
         ]

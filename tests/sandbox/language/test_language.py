@@ -391,6 +391,12 @@ def test_help_is_printed(language: Language, code: str, words: str) -> None:
     assert len(printed(language, code)) <= 4_002
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_a_matrix_is_made_of_variables_where_they_are(language: Language) -> None:
+    code = "A, B = np.eye(1), np.zeros((1, 1))\ndef inside():\n    C = A + 1\n    return np.bmat('A C; C B')\n"
+    assert run(language, code + "np.bmat('A B').tolist(), inside().tolist()").value == ([[1, 0]], [[1, 2], [2, 0]])
+
+
 @pytest.mark.parametrize("code", ["x ? y", "'a'?", "f(x)?", "?", "x.?", "x? = 1"])
 def test_other_questions_are_broken_code(language: Language, code: str) -> None:
     refused = failure(language, code)
