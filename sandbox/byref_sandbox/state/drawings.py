@@ -32,11 +32,7 @@ _LIBRARIES: Final = (
     "scipy._lib._util", "statsmodels", "patsy", "sympy", "networkx.classes",
 )  # fmt: skip
 """Packages of libraries that are loaded by themselves: what seaborn's grids, models, results, expressions and graphs consist of."""
-DISTRIBUTIONS: Final = (
-    "scipy.stats._continuous_distns",
-    "scipy.stats._discrete_distns",
-    "scipy.stats._levy_stable",
-)
+DISTRIBUTIONS: Final = ("scipy.stats._continuous_distns", "scipy.stats._discrete_distns")
 """Modules of the classes of which scipy's distributions are."""
 _LEFT_OUT: Final = (
     "sklearn.datasets", "sklearn.externals", "sklearn.utils._testing", "sklearn.utils.parallel",
