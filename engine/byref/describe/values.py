@@ -421,7 +421,8 @@ def _loading(node: Node, size: int) -> float:
 def _said(place: Place, values: Sequence[Any], sample: Sample | None) -> _Column | None:
     """Return what there is to say of a column; None if that is nothing."""
     column = _Column(place, values, sample)
-    types = set(_TYPE_OF.get(place.node.kinds) or map(type, values))
+    # Beside a map's entries, the values of fields are among these; the node tells of the entries alone.
+    types = set((() if place.has_names else _TYPE_OF.get(place.node.kinds)) or map(type, values))
     present = values if type(None) not in types else [one for one in values if one is not None]
     nulls = len(values) - len(present)
     types.discard(type(None))
