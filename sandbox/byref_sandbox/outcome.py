@@ -261,7 +261,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A text found in an archive, or the value of YAML that is no table, as JSON. The bytes are as they were, or valid JSON."""
+    """A text found in an archive, or the value of YAML that is no table, as JSON. Nothing vouches for it: it is as hostile as the
+    document, and need not be of its type.
+    """
 
     source: str
     """Its name in the archive; empty for what is packed by gzip, and outside of archives."""

@@ -149,9 +149,11 @@ def test_what_workers_cannot_read_is_sent(interpreter: DaskInterpreter, sqlite_u
     assert reads == [1]
 
 
-def test_templates_run_on_the_worker(interpreter: DaskInterpreter) -> None:
+def test_templates_and_documents_run_on_the_worker(interpreter: DaskInterpreter) -> None:
     rendered = interpreter.render("{{ rows | sort }} {{ day.year }}", {"rows": [2, 1], "day": date(2024, 5, 6)})
     assert rendered.text == "[1, 2] 2024"
+    [table] = interpreter.tables(b"<rows><row>1</row><row>2</row></rows>").tables
+    assert table.records == b'[\n{"row":1},\n{"row":2}\n]'
     too_much = interpreter.render("{{ 'x' * n }}", {"n": 10**10})
     assert too_much.error is not None and too_much.error.kind == "MemoryLimit"
 

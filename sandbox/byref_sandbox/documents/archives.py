@@ -18,7 +18,6 @@ MAX_MEMBERS: Final = 1_000
 MAX_LEVELS: Final = 3
 """Archives within archives."""
 _SAMPLE: Final = 64 << 10
-_JSON: Final = (".json", ".geojson")
 _TYPES: Final = {
     ".json": "application/json",
     ".csv": "text/csv",
@@ -87,8 +86,7 @@ def _content(data: bytes, name: str, room: Room, level: int, read: Read) -> Iter
         raise NotATable(f"it has {len(data):,} bytes, and there is room for {room.left:,}")
     room.left -= len(data)
     suffix = next((suffix for suffix in _TYPES if name.lower().endswith(suffix)), "")
-    is_json = not suffix and data.lstrip()[:1] in (b"{", b"[")
-    yield wire.Member("", "application/json" if is_json else _TYPES.get(suffix, "text/plain"), data)
+    yield wire.Member("", _TYPES.get(suffix, "text/plain"), data)
 
 
 def _is_text(sample: bytes) -> bool:

@@ -249,7 +249,11 @@ def tables_of(answer: Answer, limits: Limits, max_bytes: int) -> Tables:
     tables = [frame for frame in answer.frames if isinstance(frame, wire.Table)]
     members = [frame for frame in answer.frames if isinstance(frame, wire.Member)]
     size = sum(len(table.records) for table in tables) + sum(len(member.data) for member in members)
-    if size > max_bytes or not all(map(_is_table, tables)) or not all(map(_is_member, members)):
+    if (
+        size > max_bytes
+        or not all(map(_is_table, tables))
+        or not {each.content_type for each in members} <= MEMBER_TYPES
+    ):
         return Tables(error=_UNREADABLE, usage=usage)
     return Tables(
         tuple(map(_table_of, tables)),
@@ -303,12 +307,6 @@ def _is_table(frame: wire.Table) -> bool:
     except msgspec.DecodeError:
         return False
     return frame.records.count(b"\n") == (frame.rows + 1 if frame.rows else 0)
-
-
-def _is_member(frame: wire.Member) -> bool:
-    return frame.content_type in MEMBER_TYPES and (
-        bool(frame.source) or frame.content_type != "application/json" or jsontext.is_json(frame.data)
-    )
 
 
 def _failure(answer: Answer, limits: Limits) -> Failure | None:

@@ -362,6 +362,8 @@ def test_what_is_in_archives_is_told_by_where_it_was(reader: Sandbox) -> None:
     }
     [member] = reader.tables(gzip.compress(b"a;b\n1;2\n")).members
     assert member.data == b"a;b\n1;2\n"
+    [member] = reader.tables(gzip.compress(b'{"a":1}\n{"a":2}\n'), name="x.json.gz").members
+    assert member.data == b'{"a":1}\n{"a":2}\n'
 
 
 LIMITS = Limits(wall_seconds=10, cpu_seconds=8, memory_bytes=96 << 20)
@@ -464,7 +466,6 @@ HONEST = wire.Table("t", "", [wire.Column("a", "integer", 0, "")], 1, b'[\n{"a":
         msgspec.structs.replace(HONEST, columns=HONEST.columns * 2),
         msgspec.structs.replace(HONEST, columns=[wire.Column("a", "<script>", 0, "")]),
         msgspec.structs.replace(HONEST, records=HONEST.records + b" " * 1000),
-        wire.Member("", "application/json", b"{"),
         wire.Member("x", "text/html", b"<"),
         wire.Member("x", "text/csv", b"," * 1000),
     ],
