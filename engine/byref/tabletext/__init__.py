@@ -1,0 +1,16 @@
+"""Text that is a table, recognised by its content: no name, no MIME type, no parser of another's.
+
+`recognise` says what a text is: tables, of which every byte is accounted for, or `NotATable` with the reason and its place. It
+reads text only, and holds no more of it in memory than the text itself and the rows that are unlike the others.
+
+- `dialects` finds how cells are divided and quoted; `delimited` reads such text, by matching rows with an expression (`matcher`)
+  and those that differ one by one (`rows`);
+- `boxes` reads what psql and MySQL draw, and the tables of Markdown and reStructuredText; `aligned` reads columns that spaces
+  keep apart, as `df` and `kubectl` print them; `ndjson` reads a JSON object per line;
+- `kinds` says what the cells of a column are; `result` is what comes of all this.
+"""
+
+from byref.tabletext.recognising import FORMATS, recognise
+from byref.tabletext.result import Dialect, NotATable, Part, Ragged, Recognised, Table
+
+__all__ = ["FORMATS", "Dialect", "NotATable", "Part", "Ragged", "Recognised", "Table", "recognise"]

@@ -1,0 +1,314 @@
+"""Tables with lines between their columns: psql, MySQL, SQLite and DuckDB in a terminal; Markdown; the grids of reStructuredText.
+
+They are known by their rules, the lines that only have `-`, `+`, `|`, `=`, `:` or box-drawing characters. A row's cells are divided
+by bars. Where a cell has a bar of its own, the row is cut below the crossings of the rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice, pairwise
+from typing import Final, NamedTuple
+
+from byref.tabletext.lines import COUNTS, MAX_AROUND, Line, Parts, Unbalanced, cut, display_width, lines_of, made
+from byref.tabletext.result import Format, NotATable, Row, Table
+
+_RULE: Final = re.compile(
+    r"\s*[-+|=:─━═│┃║┌┐└┘├┤┬┴┼┏┓┗┛┣┫┳┻╋┡┩╇╭╮╰╯╞╡╪╒╕╘╛╤╧╔╗╚╝╠╣╦╩╬ ]*[-─━═=]{1,}[-+|=:─━═│┃║┌┐└┘├┤┬┴┼┏┓┗┛┣┫┳┻╋┡┩╇╭╮╰╯╞╡╪╒╕╘╛╤╧╔╗╚╝╠╣╦╩╬ ]*"
+)
+_CROSSINGS: Final = "+|┼┬┴╋┳┻╪╤╧╬╦╩╇│┃║"
+_BARS: Final = "|│┃║"
+_MARKDOWN: Final = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
+_CONTINUED: Final = ("+", "↵")
+_WRAPPED: Final = (".", "…")
+_HEAD_LINES: Final = 64
+_SQL_TYPES: Final = re.compile(
+    r"(?:u?(?:tiny|small|big|huge)?int\w*|varchar(?:\[\])*|double|float|boolean|date|timestamp.*|time.*|decimal\(.*\)|blob|uuid|interval|json|struct\(.*|map\(.*|.*\[\])"
+)
+
+
+class _Layout(NamedTuple):
+    """How a table is drawn."""
+
+    format: Format
+    bar: str
+    width: int
+    places: tuple[int, ...]
+    """Where a terminal shows the bars between the cells; from the first bar on, if the rows begin with one."""
+    is_framed: bool
+    """Whether rows begin and end with a bar."""
+    is_grid: bool
+    """Whether a rule ends each row, so that a row may have several lines."""
+
+
+def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
+    """Read all tables of this kind in a text; None if it has no such rule, or most of it is something else."""
+    if not _may_have_rule(data):
+        return None
+    tables: list[Table] = []
+    lines, start, around, inside = list[Line](), 0, 0, 0
+    iterator = lines_of(data)
+    try:
+        while True:
+            lines = lines or list(islice(iterator, _HEAD_LINES))
+            if not lines:
+                break
+            found = _first_rule(lines)
+            if found is None:
+                around += sum(not line.is_blank for line in lines)
+                if not tables or around > MAX_AROUND:
+                    return None
+                last = tables[-1]
+                end = lines[-1].end
+                tables[-1] = _with_footer(last, end)
+                lines = []
+                continue
+            table, end, number = _table(data, lines, found, start)
+            around += sum(not line.is_blank for line in lines[: found[0]])
+            inside += table.rows
+            tables.append(table)
+            start = end
+            iterator = lines_of(data, end, number)
+            lines = []
+    except Unbalanced as unbalanced:
+        return unbalanced.problem
+    return tuple(tables) if tables and around <= max(MAX_AROUND // 4, inside) else None
+
+
+def _with_footer(table: Table, end: int) -> Table:
+    parts = Parts()
+    for part in table.parts:
+        parts.add(*part)
+    parts.add("footer", table.parts[-1].end, end)
+    return replace(table, parts=tuple(parts.made))
+
+
+def _may_have_rule(data: bytes) -> bool:
+    head = data[: 16 << 10]
+    return (
+        b"--" in head
+        or b"|-" in head
+        or b"| -" in head
+        or b"|:-" in head
+        or "──".encode() in head
+        or "━━".encode() in head
+        or b"==" in head
+        or "══".encode() in head
+    )
+
+
+def _first_rule(lines: list[Line]) -> tuple[int, _Layout] | None:
+    """The first rule of a table among lines, and how that table is drawn."""
+    for at, line in enumerate(lines):
+        text = line.text
+        if not any(mark in text for mark in ("-", "─", "━", "═", "=")) or not _RULE.fullmatch(text):
+            continue
+        stripped = text.strip()
+        before = lines[at - 1].text if at else ""
+        after = lines[at + 1].text if at + 1 < len(lines) else ""
+        if _MARKDOWN.fullmatch(text) and "|" in before and not set("+┼") & set(text) and "|" in text + before:
+            columns = _markdown_cells(before)
+            if "|" in stripped and len(_markdown_cells(text)) == len(columns):
+                return at, _Layout("markdown", "|", len(columns), (), before.strip().startswith("|"), False)
+            continue
+        crossings = [place for place, mark in _shown(text) if mark in _CROSSINGS]
+        if after and after.lstrip()[:1] in _BARS and stripped[0] in "+┌┏╭╒╔|├┣":
+            bar = after.lstrip()[0]
+            places = [place for place, mark in _shown(after) if mark == bar]
+            inner = tuple(place for place in _crossings_of(text) if place)[:-1]
+            if len(places) >= 2:
+                return at, _Layout("box", bar, len(inner) + 1, _crossings_of(text), True, False)
+        elif crossings and before and stripped[0] in "-─" and any(bar in before for bar in _BARS):
+            bar = next(bar for bar in _BARS if bar in before)
+            return at, _Layout("box", bar, len(crossings) + 1, tuple(crossings), False, False)
+    return None
+
+
+def _shown(text: str) -> Iterator[tuple[int, str]]:
+    place = 0
+    for mark in text:
+        yield place, mark
+        place += display_width(mark)
+
+
+def _crossings_of(text: str) -> tuple[int, ...]:
+    """Where a framed rule has its crossings and corners."""
+    return tuple(place for place, mark in _shown(text) if mark not in "-─━═=: ")
+
+
+def _markdown_cells(text: str) -> list[str]:
+    text = text.strip()
+    text = text.removeprefix("|")
+    if text.endswith("|") and not text.endswith("\\|"):
+        text = text[:-1]
+    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", text)]
+
+
+def _table(data: bytes, lines: list[Line], found: tuple[int, _Layout], start: int) -> tuple[Table, int, int]:
+    """Read the table whose first rule was found; returns it, where it ends, and the number of the line there."""
+    at, layout = found
+    parts = Parts()
+    header: list[str] | None = None
+    body = lines[at].start
+    if layout.format == "markdown" or not layout.is_framed:
+        # The header is above the rule.
+        parts.add("preamble", start, lines[at - 1].start)
+        parts.add("header", lines[at - 1].start, lines[at].start)
+        header = (
+            _markdown_cells(lines[at - 1].text)
+            if layout.format == "markdown"
+            else [cell.strip() for cell in _cells(lines[at - 1], layout)]
+        )
+        parts.add("rule", lines[at].start, lines[at].end)
+        body = lines[at].end
+    else:
+        parts.add("preamble", start, lines[at].start)
+        parts.add("rule", lines[at].start, lines[at].end)
+        names: list[list[str]] = []
+        rules = 1
+        for line in lines_of(data, lines[at].end, lines[at].number + 1):
+            if _is_rule(line.text):
+                rules += 1
+                following = data[line.end : line.end + 64].decode("utf-8", "replace").lstrip()[:1]
+                if names and following == layout.bar:
+                    header = _header_of(names)
+                    parts.add("header", lines[at].end, line.start)
+                    parts.add("rule", line.start, line.end)
+                    body = line.end
+                break
+            if line.text.lstrip()[:1] != layout.bar or len(names) > 8:
+                break
+            names.append(_cells(line, layout))
+        if header is None:
+            body = lines[at].end
+        layout = layout._replace(is_grid=_is_grid(data, body))
+    end, number = _end(data, body, lines[at].number, layout, parts)
+    last = next(part for part in reversed(parts.made) if part.kind in ("records", "rule", "header"))
+    read = partial(_rows, data, body, last.end, layout)
+    return made(layout.format, header, layout.width, parts, read), end, number
+
+
+def _header_of(lines: list[list[str]]) -> list[str]:
+    columns = [[cell.strip() for cell in column] for column in zip(*lines, strict=True)]
+    if len(lines) == 2 and all(_SQL_TYPES.fullmatch(column[1]) for column in columns):
+        return [column[0] for column in columns]
+    return [" ".join(filter(None, column)) for column in columns]
+
+
+def _is_rule(text: str) -> bool:
+    return (
+        bool(text.strip())
+        and any(mark in text for mark in "-─━═=")
+        and _RULE.fullmatch(text) is not None
+        and text.strip()[0] not in _BARS
+    )
+
+
+def _is_grid(data: bytes, body: int) -> bool:
+    """Whether rules stand between the rows, too."""
+    lines = list(islice(lines_of(data, body), 32))
+    rules = [at for at, line in enumerate(lines) if _is_rule(line.text) or line.text.strip()[:1] in ("├", "╞")]
+    rows = [line for line in lines[: rules[-1] if rules else 0] if not _is_rule(line.text)]
+    return len(rules) >= 2 and len(rows) > 1 and all(after - before > 1 for before, after in pairwise(rules))
+
+
+def _end(data: bytes, body: int, number: int, layout: _Layout, parts: Parts) -> tuple[int, int]:
+    """Add the records and what follows them to the parts; returns where that ends, and the number of the line there."""
+    at, footers = body, 0
+    in_footer = False
+    for line in lines_of(data, body, data.count(b"\n", 0, body) + 1):
+        text = line.text
+        is_row = not in_footer and _is_row(text, layout)
+        if is_row:
+            parts.add("records", line.start, line.end)
+        elif not in_footer and _is_rule(text) and layout.format != "markdown":
+            parts.add("rule", line.start, line.end)
+        elif line.is_blank:
+            parts.add("blank", line.start, line.end)
+            in_footer = True
+        else:
+            if in_footer and not COUNTS.match(text):
+                return at, line.number
+            in_footer = True
+            footers += 1
+            parts.add("footer", line.start, line.end)
+        at, number = line.end, line.number + 1
+        if footers > MAX_AROUND:
+            break
+    return at, number
+
+
+def _is_row(text: str, layout: _Layout) -> bool:
+    if layout.is_framed:
+        return text.lstrip()[:1] == layout.bar
+    return layout.bar in text
+
+
+def _cells(line: Line, layout: _Layout) -> list[str]:
+    """The cells of a row, with their blanks."""
+    text = line.text
+    if layout.is_framed:
+        begin = text.index(layout.bar)
+        stripped = text.rstrip()
+        if not stripped.endswith(layout.bar) or len(stripped) == begin + 1:
+            raise Unbalanced("the row does not end with a bar", line, len(text))
+        cells = stripped[begin + 1 : -1].split(layout.bar)
+    else:
+        cells = text.split(layout.bar)
+    if len(cells) == layout.width:
+        return cells
+    if layout.places:
+        cells = [cell.removeprefix(layout.bar) for cell in cut(text, layout.places)]
+        cells = cells[1:-1] if layout.is_framed else cells
+        marked = [mark for _, mark in zip(layout.places, layout.places, strict=True) if mark]
+        shown = dict(_shown(text))
+        if len(cells) == layout.width and all(shown.get(place) == layout.bar for place in marked):
+            return cells
+    raise Unbalanced(f"the row has {len(cells)} cells, the table {layout.width} columns", line)
+
+
+def _rows(data: bytes, start: int, end: int, layout: _Layout) -> Iterator[Row]:
+    """Read the records between two places."""
+    open_row: list[str] | None = None
+    were: list[bool] = []
+    """Which cells of the open row go on in the next line."""
+    for line in lines_of(data[:end] if end < len(data) else data, start, data.count(b"\n", 0, start) + 1):
+        if line.is_blank:
+            continue
+        if layout.format != "markdown" and _is_rule(line.text):
+            if layout.is_grid and open_row is not None:
+                yield tuple(open_row)
+                open_row = None
+            continue
+        if not _is_row(line.text, layout):
+            continue
+        if layout.format == "markdown":
+            cells = _markdown_cells(line.text)
+            if len(cells) != layout.width:
+                raise Unbalanced(f"the row has {len(cells)} cells, the table {layout.width} columns", line)
+            yield tuple(cells)
+            continue
+        raw = _cells(line, layout)
+        cells = [cell.strip() for cell in raw]
+        if layout.is_grid:
+            open_row = (
+                cells if open_row is None else [f"{a}\n{b}" if b else a for a, b in zip(open_row, cells, strict=True)]
+            )
+            continue
+        # psql marks a line feed inside of a cell in the margin at its right, and a cell that it wrapped in both margins.
+        if any(cell[:1] in _WRAPPED for cell in raw):
+            raise Unbalanced("the row is wrapped", line)
+        continued = [cell[-1:] in _CONTINUED and len(cell) > 1 for cell in raw]
+        cells = [cell[:-1].rstrip() if more else cell for cell, more in zip(cells, continued, strict=True)]
+        if open_row is not None:
+            cells = [f"{a}\n{b}" if was else a or b for a, b, was in zip(open_row, cells, were, strict=True)]
+        if any(continued):
+            open_row, were = cells, continued
+            continue
+        open_row = None
+        yield tuple(cells)
+    if open_row is not None:
+        yield tuple(open_row)

@@ -1,0 +1,493 @@
+"""Delimited text: CSV, TSV, and whatever else stands between cells.
+
+Rows are matched by an expression of what is known of them, and read one by one where they differ. So each byte is in a row that was
+matched or read, in the header, or in a named part before or after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from byref.tabletext import dialects
+from byref.tabletext.kinds import Kind, kind_of, type_of
+from byref.tabletext.matcher import Matcher
+from byref.tabletext.result import Dialect, NotATable, Part, PartKind, Ragged, Row, Table, unique_names
+from byref.tabletext.rows import Line, Reader
+
+MAX_RAGGED: Final = 0.1
+"""Share of rows with more or fewer cells than the others; with more it is no table."""
+_FEW_ROWS: Final = 5
+"""Rows from which on one may be ragged."""
+_MAX_PREAMBLE: Final = 30
+"""Rows before the header."""
+_MAX_HEADER: Final = 3
+_MAX_TOLD: Final = 20
+"""Ragged and repaired rows that are named."""
+_FIRST_ROWS: Final = 64
+"""Rows that are read before the first expression is made."""
+_MOST_AT_ONCE: Final = 256
+"""Most rows that are read one by one where one does not match. The first time it is one, then twice as many each time."""
+_MAX_EXPRESSIONS: Final = 20_000
+"""Columns of all expressions that are made of one table; to make one takes about 30 microseconds for each column."""
+_MAX_WIDTH: Final = 20_000
+"""Columns of a table; text of more stays text."""
+_MAX_IN_A_ROW: Final = 1_000
+"""Ragged rows one after another; with more the text has changed into something else."""
+_MAX_ODD: Final = 50_000
+"""Rows that are kept one by one because they cannot be read again by the strict rules."""
+_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+class _Begin(NamedTuple):
+    """The rows before the first record."""
+
+    header: tuple[str, ...] | None
+    preamble_end: int
+    start: int
+    """Where the records begin."""
+
+
+class _Segment(NamedTuple):
+    """Records that are read again by the strict rules, or one row that was read with care."""
+
+    start: int
+    end: int
+    cells: tuple[str, ...] | None
+
+
+def recognise(data: bytes, *, force: bool = False) -> tuple[Table, ...] | NotATable:
+    """Read delimited text in UTF-8. With `force` the text is known to be delimited, and only what no reading balances is refused."""
+    found = dialects.detect(data, force=force)
+    if found is None:
+        return NotATable("its lines do not have the same number of cells, whatever divides them")
+    if found.width > _MAX_WIDTH:
+        return NotATable(f"it has {found.width:,} columns; a table has at most {_MAX_WIDTH:,}", 1)
+    tables: list[Table] = []
+    at = 0
+    while at < len(data):
+        scan = _Scan(data, found.dialect, at, found.width if not tables else None)
+        table = scan.table(force=force)
+        if isinstance(table, NotATable):
+            return table
+        tables.append(table)
+        if scan.at <= at:
+            break
+        at = scan.at
+    if not force and (reason := _doubt(tables, found)):
+        return reason
+    return tuple(tables)
+
+
+def _doubt(tables: Sequence[Table], found: dialects.Found) -> NotATable | None:
+    """Why this is rather text with some commas in it."""
+    first = tables[0]
+    typed = sum(kind.name not in ("text", "empty") for kind in first.types)
+    if sum(table.rows for table in tables) < 1 or (first.rows < 2 and not (first.header and typed)):
+        return NotATable("it has fewer than two rows")
+    if typed:
+        return None
+    if found.dialect.delimiter in dialects.SURE - {","} and len(first.names) > 1 and first.rows > 2:
+        return None
+    cells = [cell for row in dialects.sample(data=_head(first), dialect=found.dialect)[:40] for cell in row]
+    long = sum(len(cell.split()) > 6 for cell in cells)
+    if first.rows < 4 or (cells and long > len(cells) * 0.3 and len(first.names) < 4):
+        return NotATable("nothing but punctuation tells it from prose")
+    return None
+
+
+def _head(table: Table) -> bytes:
+    rows = []
+    for _, row in zip(range(40), table.records(), strict=False):
+        rows.append("\t".join((cell or "").replace("\t", " ") for cell in row))
+    return "\n".join(rows).encode("utf-8", "surrogatepass")
+
+
+class _Scan:
+    """Reads one table, which ends with the text, or before a header of another one."""
+
+    def __init__(self, data: bytes, dialect: Dialect, at: int, width: int | None) -> None:
+        self.data, self.dialect, self.at = data, dialect, at
+        self._reader = Reader(data, dialect)
+        self._width = width or 0
+        self._kinds: list[set[Kind]] = []
+        self._parts: list[Part] = []
+        self._segments: list[_Segment] = []
+        self._ragged: list[tuple[int, int]] = []
+        """Where ragged rows begin, and how many cells they have."""
+        self._ragged_rows = 0
+        self._in_a_row = 0
+        self._repaired: list[int] = []
+        self._rows = 0
+        self._odd = 0
+        self._ends = False
+
+    def table(self, *, force: bool) -> Table | NotATable:
+        """Read the table."""
+        start = self.at
+        begin = self._begin(force=force)
+        if begin is None:
+            return NotATable(f"its rows have {self._width} cells at first, but no others do", self._line(start))
+        if (
+            not force
+            and self.dialect.delimiter in dialects.WEAK
+            and (begin.header is None or all("text" in kinds for kinds in self._kinds))
+        ):
+            return NotATable("its columns have no names, and nothing but blanks or colons divides them")
+        self._part("preamble", start, begin.preamble_end)
+        self._part("header", begin.preamble_end, begin.start)
+        self.at = begin.start
+        problem = self._read_rows(force=force)
+        if problem is not None:
+            return problem
+        self._footer()
+        names = unique_names(begin.header, self._width)
+        self._check_exact()
+        return Table(
+            format="delimited",
+            names=names,
+            header=begin.header,
+            types=tuple(map(type_of, self._kinds)),
+            rows=self._rows,
+            parts=tuple(self._parts),
+            ragged=tuple(Ragged(self._line(at), cells) for at, cells in self._ragged[:_MAX_TOLD]),
+            ragged_rows=self._ragged_rows,
+            repaired=tuple(map(self._line, self._repaired)),
+            dialect=self.dialect,
+            read=partial(_records, self.data, tuple(self._segments), self.dialect),
+        )
+
+    # The rows before the records
+
+    def _begin(self, *, force: bool) -> _Begin | None:
+        """Find preamble and header, and learn the kinds of the first records."""
+        lines: list[tuple[int, Line]] = []
+        at = self.at
+        while at < len(self.data) and len(lines) < _FIRST_ROWS + _MAX_PREAMBLE:
+            line = self._reader.read(at, self._width or None)
+            lines.append((at, line))
+            at = line.end
+        if not self._width:
+            self._width = max((len(line.cells) for _, line in lines[:4]), default=1)
+        fitting = [len(line.cells) == self._width for _, line in lines]
+        first = 0
+        while (
+            first < len(lines)
+            and first < _MAX_PREAMBLE
+            and (not fitting[first] or self._is_title(lines[first][1].cells))
+        ):
+            first += 1
+        if first == len(lines) or first == _MAX_PREAMBLE or (first and not any(fitting[first:])):
+            first = 0
+            if not force and not fitting[0]:
+                return None
+        if first and not self._is_preamble([line.cells for _, line in lines[:first]]):
+            first = 0
+        body = [line.cells for (_, line), fits in zip(lines[first:], fitting[first:], strict=True) if fits]
+        ragged_header = not fitting[first]
+        if ragged_header:
+            body.insert(0, lines[first][1].cells)
+        count = _header_rows(body, self._width)
+        preamble_end = lines[first][0]
+        if not count:
+            header, start = None, preamble_end
+        else:
+            start = lines[first + count - 1][1].end
+            header = tuple(
+                " ".join(filter(None, (row[column].strip() if column < len(row) else "" for row in body[:count])))
+                if count > 1
+                else (body[0][column] if column < len(body[0]) else "")
+                for column in range(max(self._width, *(len(row) for row in body[:count])))
+            )
+        self._kinds = [set() for _ in range(self._width)]
+        for row in body[count:]:
+            self._learn(row)
+        return _Begin(header, preamble_end, start)
+
+    def _is_title(self, cells: list[str]) -> bool:
+        """Whether a row of the right width is a title in the first cell, or blank."""
+        return self._width > 2 and not any(cell.strip() for cell in cells[1:])
+
+    def _is_preamble(self, rows: list[list[str]]) -> bool:
+        """Whether the rows before the first fitting one are lines about the table, and no shorter rows of it."""
+        return all(len([cell for cell in row if cell.strip()]) <= max(1, self._width // 2) for row in rows)
+
+    def _learn(self, cells: Sequence[str]) -> None:
+        for kinds, cell in zip(self._kinds, cells, strict=False):
+            if "text" not in kinds:
+                kinds.add(kind_of(cell))
+
+    def _is_known(self, cells: Sequence[str]) -> bool:
+        """Whether a row is like those before it: no cell of it is of a kind that its column has not had."""
+        return all("text" in kinds or kind_of(cell) in kinds for kinds, cell in zip(self._kinds, cells, strict=True))
+
+    # The records
+
+    def _read_rows(self, *, force: bool) -> NotATable | None:
+        at_once, expressions = 1, 0
+        matcher: Matcher | None = None
+        known: list[int] = []
+        wide = False
+        has_feeds = False
+        while self.at < len(self.data) and not self._ends:
+            now = [len(kinds) for kinds in self._kinds]
+            if not wide and (matcher is None or now != known) and expressions < _MAX_EXPRESSIONS:
+                try:
+                    matcher = Matcher(self.dialect, self._kinds, lines=has_feeds)
+                except ValueError:
+                    wide = True
+                known, expressions = now, expressions + self._width
+            if matcher is not None and not wide:
+                end = matcher.end(self.data, self.at)
+                if end > self.at:
+                    self._matched(end, has_feeds=has_feeds)
+                    at_once = 1
+                    continue
+            before = self._odd
+            for _ in range(at_once):
+                if self.at >= len(self.data) or self._ends:
+                    break
+                start = self.at
+                self._read_row(force=force)
+                if not has_feeds and self.data.find(b"\n", start, max(start, self.at - 2)) >= 0 and self._odd == before:
+                    has_feeds, known = True, []
+            at_once = min(at_once * 2, _MOST_AT_ONCE)
+            if not force and (self._in_a_row > _MAX_IN_A_ROW or self._ragged_rows > 20 + self._rows * MAX_RAGGED):
+                return self._refusal()
+            if self._odd > _MAX_ODD:
+                where = self._repaired[0] if self._repaired else self._ragged[0][0]
+                return NotATable(f"more than {_MAX_ODD:,} of its rows are unlike the others", self._line(where))
+        if not force and self._ragged_rows > max(int(self._rows >= _FEW_ROWS), self._rows * MAX_RAGGED):
+            return self._refusal()
+        return None
+
+    def _refusal(self) -> NotATable:
+        at, cells = self._ragged[0]
+        return NotATable(
+            f"{self._ragged_rows:,} of the first {self._rows:,} rows do not have {self._width} cells; the first has {cells}",
+            self._line(at),
+        )
+
+    def _matched(self, end: int, *, has_feeds: bool) -> None:
+        """Take the records up to `end`, which the expression matched."""
+        start, newline = self.at, self.dialect.newline.encode()
+        count = self.data.count(newline, start, end)
+        if has_feeds and self.dialect.quote is not None:
+            count -= _quoted_newlines(self.data, start, end, self.dialect)
+        self._rows += count
+        self._in_a_row = 0
+        self._segment(start, end, None)
+        self._part("records", start, end)
+        self.at = end
+
+    def _read_row(self, *, force: bool) -> None:
+        start = self.at
+        line = self._reader.read(start, self._width)
+        cells = line.cells
+        if cells == [""] and self._width > 1:
+            self._part("blank", start, line.end)
+            self.at = line.end
+            if self._rows and self._is_another(line.end):
+                self._ends = True
+            return
+        is_new = len(cells) != self._width or not self._is_known(cells)
+        if is_new and self._rows and self._is_another(start, cells):
+            self._ends = True
+            return
+        self._rows += 1
+        if len(cells) == self._width:
+            self._in_a_row = 0
+            if is_new:
+                self._learn(cells)
+            self._part("records", start, line.end)
+        else:
+            self._ragged_rows += 1
+            self._in_a_row += 1
+            if len(self._ragged) < _MAX_TOLD:
+                self._ragged.append((start, len(cells)))
+            self._part("ragged", start, line.end)
+        if not line.is_strict and len(self._repaired) < _MAX_TOLD:
+            self._repaired.append(start)
+        if line.is_strict and len(cells) == self._width:
+            self._segment(start, line.end, None)
+        else:
+            self._odd += 1
+            self._segments.append(_Segment(start, line.end, tuple(cells)))
+        self.at = line.end
+
+    def _is_another(self, at: int, head: list[str] | None = None) -> bool:
+        """Whether another table begins at `at`: a row of names, where this one has values."""
+        cells = head or self._reader.read(at).cells
+        typed = [column for column, kinds in enumerate(self._kinds) if type_of(kinds).name not in ("text", "empty")]
+        if len(typed) < 2 or len(cells) < 2 or any(not cell.strip() for cell in cells[:2]):
+            return False
+        if any(kind_of(cell) not in ("text", "empty") for cell in cells) or len(set(cells)) < len(
+            [c for c in cells if c]
+        ):
+            return False
+        wrong = sum(column < len(cells) and kind_of(cells[column]) == "text" for column in typed)
+        if wrong < 2 or not all(set(cell) & _LETTERS for cell in cells if cell.strip()):
+            return False
+        following = self._reader.read(self._reader.read(at).end)
+        return len(following.cells) == len(cells) and any(
+            kind_of(cell) not in ("text", "empty") for cell in following.cells
+        )
+
+    def _footer(self) -> None:
+        """Take ragged rows of one cell at the end of the table for what they are."""
+        taken = 0
+        while taken < len(self._parts) and self._parts[-1 - taken].kind in ("ragged", "blank"):
+            taken += 1
+        last = len(self._parts) - taken
+        ragged = [
+            segment
+            for segment in self._segments
+            if segment.cells is not None and segment.start >= (self._parts[last - 1].end if last else 0)
+        ]
+        if (
+            not taken
+            or not ragged
+            or any(len([cell for cell in segment.cells or () if cell.strip()]) > 1 for segment in ragged)
+            or self._width < 2
+        ):
+            return
+        if self._rows == len(ragged):
+            return
+        start, end = self._parts[last].start, self._parts[-1].end
+        del self._parts[last:]
+        self._part("footer", start, end)
+        self._rows -= len(ragged)
+        self._ragged_rows -= len(ragged)
+        self._odd -= len(ragged)
+        self._segments = [segment for segment in self._segments if segment.start < start]
+        self._ragged = [(at, cells) for at, cells in self._ragged if at < start]
+        self._repaired = [at for at in self._repaired if at < start]
+
+    def _check_exact(self) -> None:
+        """Make columns text whose numbers have more digits than a 64-bit float keeps."""
+        for column, kinds in enumerate(self._kinds):
+            if "long" in kinds and "text" not in kinds:
+                values = list(_column(self.data, self._segments, self.dialect, column, self._width))
+                numbers = map(repr, map(float, filter(None, values)))
+                # Most of them are what Python itself writes; the others are looked at one by one.
+                if any(
+                    shown != value and kind_of(value) == "text"
+                    for shown, value in zip(numbers, filter(None, values), strict=True)
+                ):
+                    kinds.add("text")
+
+    # What it is made of
+
+    def _part(self, kind: PartKind, start: int, end: int) -> None:
+        if start == end:
+            return
+        if self._parts and self._parts[-1].kind == kind and kind != "ragged":
+            self._parts[-1] = Part(kind, self._parts[-1].start, end)
+        else:
+            self._parts.append(Part(kind, start, end))
+
+    def _segment(self, start: int, end: int, cells: tuple[str, ...] | None) -> None:
+        if self._segments and self._segments[-1].cells is None and self._segments[-1].end == start and cells is None:
+            self._segments[-1] = _Segment(self._segments[-1].start, end, None)
+        else:
+            self._segments.append(_Segment(start, end, cells))
+
+    def _line(self, at: int) -> int:
+        """The number of the line that begins at a byte."""
+        return self.data.count(self.dialect.newline.encode(), 0, at) + 1
+
+
+def _quoted_newlines(data: bytes, start: int, end: int, dialect: Dialect) -> int:
+    """How many newlines of rows that are quoted as they should be are inside quoted cells."""
+    import numpy as np
+
+    view = np.frombuffer(data, np.uint8, end - start, start)
+    quotes = np.flatnonzero(view == ord(dialect.quote or '"'))
+    if dialect.escape == "backslash" and len(quotes):
+        quotes = quotes[(quotes == 0) | (view[quotes - 1] != ord("\\"))]
+    feeds = np.flatnonzero(view == ord(dialect.newline[-1]))
+    if len(dialect.newline) > 1:
+        feeds = feeds[(feeds > 0) & (view[feeds - 1] == ord(dialect.newline[0]))]
+    return int((np.searchsorted(quotes, feeds) & 1).sum())
+
+
+def _header_rows(rows: list[list[str]], width: int) -> int:
+    """How many of the first rows are names of the columns: those without a value where the others have values."""
+    if not rows:
+        return 0
+    body = rows[min(len(rows) - 1, _MAX_HEADER) :] or rows
+    typed = []
+    for column in range(width):
+        kinds = {kind_of(row[column]) for row in body if len(row) == width} - {"empty"}
+        if kinds and "text" not in kinds and type_of(kinds).name != "text":
+            typed.append(column)
+    if len(rows) == 1:
+        return int(_are_names(rows[0], width))
+    if not typed:
+        column_lengths_differ = _lengths_differ(rows, width)
+        return int(_are_names(rows[0], width) and (column_lengths_differ or len(rows) < 64))
+    count = 0
+    for row in rows[: min(_MAX_HEADER, len(rows) - 1)]:
+        if any(column < len(row) and kind_of(row[column]) not in ("text", "empty") for column in typed):
+            break
+        values = [row[column] for column in typed if column < len(row)]
+        if not any(value.strip() for value in values) and count:
+            break
+        if not any(set(value) & _LETTERS for value in values):
+            break
+        if count and sum(kind_of(value) == "text" for value in values) < max(2, len(typed)):
+            break
+        count += 1
+    return count
+
+
+def _are_names(row: list[str], width: int) -> bool:
+    """Whether the cells of a row may be names: each another, most there, none a value."""
+    there = [cell.strip() for cell in row if cell.strip()]
+    return (
+        len(there) >= max(1, width - max(1, width // 4))
+        and len(set(there)) == len(there)
+        and all(kind_of(cell) == "text" and len(cell) <= 80 for cell in there)
+    )
+
+
+def _lengths_differ(rows: list[list[str]], width: int) -> bool:
+    """Whether a first row of text is unlike the rows below it: no cell of it comes again in its column."""
+    return all(
+        rows[0][column] not in {row[column] for row in rows[1:] if column < len(row)}
+        for column in range(min(width, len(rows[0])))
+    )
+
+
+def _column(data: bytes, segments: Sequence[_Segment], dialect: Dialect, column: int, width: int) -> Iterator[str]:
+    """The cells of one column, without the blanks around them."""
+    for segment in segments:
+        if segment.cells is None and (
+            not dialect.quote or data.find(dialect.quote.encode(), segment.start, segment.end) < 0
+        ):
+            text = data[segment.start : segment.end].decode("utf-8", "surrogatepass").removesuffix(dialect.newline)
+            yield from map(
+                str.strip, text.replace(dialect.newline, dialect.delimiter).split(dialect.delimiter)[column::width]
+            )
+        else:
+            yield from (row[column].strip() for row in _records(data, (segment,), dialect) if len(row) == width)  # type: ignore[union-attr]
+
+
+def _records(data: bytes, segments: Sequence[_Segment], dialect: Dialect) -> Iterator[Row]:
+    """Read the records once more."""
+    reader = Reader(data, dialect)
+    quote, delimiter, newline = (dialect.quote or "").encode(), dialect.delimiter, dialect.newline
+    for start, end, cells in segments:
+        if cells is not None:
+            yield cells
+        elif not quote or data.find(quote, start, end) < 0:
+            text = data[start:end].decode("utf-8", "surrogatepass").removesuffix(newline)
+            for line in text.split(newline):
+                yield tuple(line.split(delimiter))
+        else:
+            at = start
+            while at < end:
+                row = reader.read(at)
+                yield tuple(row.cells)
+                at = row.end

@@ -1,0 +1,223 @@
+"""How a text divides its cells, told from its first lines.
+
+Each dialect that may be meant is tried on the first rows. The better one gives more rows of one width, and more cells that are
+numbers, dates, single words or nothing: the measure that CleverCSV's authors found (van den Burg, Nazábal and Sutton, "Wrangling messy
+CSV files by detecting row and type patterns", 2019), on fewer dialects, and without the texts that prose is cut into.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, Literal, NamedTuple
+
+from byref.tabletext.kinds import kind_of
+from byref.tabletext.result import Dialect
+from byref.tabletext.rows import Reader
+
+DELIMITERS: Final = (",", "\t", ";", "|", ", ", "~", "^", "\x1f", "\x01", ":", " ")
+"""What may divide cells, in the order of preference where two do equally well."""
+SURE: Final = frozenset(",\t;|\x1f\x01")
+"""Delimiters that prose rarely has as often in each line."""
+WEAK: Final = frozenset(" :")
+"""Delimiters that any text has: there a header has to name the columns."""
+SAMPLE_BYTES: Final = 64 << 10
+SAMPLE_ROWS: Final = 120
+LONGEST_LINE: Final = 1 << 19
+"""Bytes of a first line, up to which four lines are taken for the sample."""
+_FIRST_BYTES: Final = 4 << 10
+_FIRST_LINES: Final = 48
+"""What a delimiter is looked for in before anything is read."""
+_LEAST_SHARE: Final = 0.5
+"""How many of these lines have to have it equally often."""
+
+_QUOTED: Final = re.compile(
+    rb"""(?<![^,\t;|~^\x1f\x01: \r\n])(?:"[^"]*(?:""[^"]*)*"|'[^'\r\n]*')(?![^,\t;|~^\x1f\x01: \r\n"'])"""
+)
+_WORD: Final = re.compile(
+    r"""[\w.+-]+@[\w-]+\.[\w.-]+ | https?://\S+ | (?:\d{1,3}\.){3}\d{1,3}(?::\d+)?
+    | [-+]?[$€£¥]?\s?\d[\d.,' ]*\s?[%$€£¥]? | \d{1,2}:\d\d(?::\d\d)? | \d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ][\d:.]+Z?)?
+    | [\w./+-]{1,40} | [nN]/[aA] | [-?.*]""",
+    re.VERBOSE,
+)
+
+
+class Found(NamedTuple):
+    """A dialect, and what of the sample's rows speaks for it."""
+
+    dialect: Dialect
+    width: int
+    """How many cells most rows have."""
+    share: float
+    """How many of the rows have so many."""
+    score: float
+
+
+def newline_of(data: bytes) -> Literal["\n", "\r\n", "\r"]:
+    """What most lines of the beginning end with."""
+    head = data[:SAMPLE_BYTES]
+    feeds, pairs, returns = head.count(b"\n"), head.count(b"\r\n"), head.count(b"\r")
+    if pairs and pairs * 2 >= feeds:
+        return "\r\n"
+    return "\r" if returns > feeds else "\n"
+
+
+def candidates(data: bytes, newline: str) -> list[str]:
+    """The delimiters that about as often come in most of the first lines; none for most text that is no table."""
+    head = data[:_FIRST_BYTES]
+    if b'"' in head or b"'" in head:
+        head = _QUOTED.sub(b"", head)
+    lines = [line for line in head.split(newline.encode())[:_FIRST_LINES] if line.strip(b" ")]
+    if len(data) > _FIRST_BYTES and len(lines) > 1:
+        lines.pop()
+    if not lines:
+        return []
+    least = len(lines) * _LEAST_SHARE
+    chosen = []
+    for delimiter in DELIMITERS:
+        mark = delimiter.encode()
+        if mark not in head or (delimiter in WEAK and not _may_be_names(lines[0], mark)):
+            continue
+        counts = Counter([line.count(mark) for line in lines])
+        del counts[0]
+        if counts and max(counts.values()) >= (least if delimiter in SURE else len(lines) * 0.9):
+            chosen.append(delimiter)
+        elif delimiter in SURE and len(lines) < 24 and counts.total() >= least:
+            chosen.append(delimiter)  # with few lines, one of another width weighs much
+    return chosen
+
+
+def _may_be_names(line: bytes, mark: bytes) -> bool:
+    """Whether a line may name columns: no cell of it is a value."""
+    cells = line.decode("utf-8", "replace").split(mark.decode())
+    return all(kind_of(cell) == "text" and not cell[:1].isdigit() for cell in cells if cell.strip())
+
+
+def detect(data: bytes, *, force: bool = False) -> Found | None:
+    """The dialect of delimited text; None if there is none by which its first rows look like those of a table.
+
+    With `force` the text is known to be delimited, and the best dialect is returned, however little speaks for it.
+    """
+    newline = newline_of(data)
+    delimiters = candidates(data, newline)
+    if force and not SURE.intersection(delimiters):
+        delimiters = [*DELIMITERS[:4], *delimiters]
+    best: Found | None = None
+    for delimiter in delimiters:
+        if delimiter == ", " and "," not in delimiters:
+            continue
+        for dialect in _dialects(data, delimiter, newline):
+            found = _judged(data, dialect)
+            if found is not None and (best is None or found.score > best.score * 1.0001):
+                best = found
+    if best is None or (not force and not _is_plausible(best)):
+        return None
+    return best._replace(dialect=_with_bare_quotes(data, best))
+
+
+def _with_bare_quotes(data: bytes, found: Found) -> Dialect:
+    """The dialect, without an escape where quotes inside of quoted cells are written just so."""
+    if found.dialect.escape != "doubled" or found.dialect.quote is None:
+        return found.dialect
+    bare = replace(found.dialect, escape="none")
+    rows = len(sample(data, found.dialect))
+    return (
+        bare
+        if _unlike(data, found.dialect, found.width) > max(1, rows * 0.1) > _unlike(data, bare, found.width)
+        else found.dialect
+    )
+
+
+def _unlike(data: bytes, dialect: Dialect, width: int) -> int:
+    """How many rows of the sample have quotes that are not as the dialect says."""
+    reader, at, count = Reader(beginning(data, dialect.newline), dialect), 0, 0
+    for _ in range(SAMPLE_ROWS):
+        if at >= len(reader.data):
+            break
+        line = reader.read(at, width)
+        at, count = line.end, count + (not line.is_strict)
+    return count
+
+
+def _dialects(data: bytes, delimiter: str, newline: Literal["\n", "\r\n", "\r"]) -> Iterator[Dialect]:
+    head = data[:SAMPLE_BYTES]
+    mark = re.escape(delimiter.encode())
+    counts = {quote: _quotings(head, mark, quote) for quote in ('"', "'")}
+    quotes = [quote for quote, count in counts.items() if count]
+    if "'" in quotes and counts["'"] * 2 < counts['"']:
+        quotes.remove("'")
+    for quote in quotes:
+        if b"\\" + quote.encode() in head:
+            yield Dialect(delimiter, quote, "backslash", newline)
+        yield Dialect(delimiter, quote, "doubled", newline)
+    if not quotes:
+        yield Dialect(delimiter, '"', "doubled", newline)
+
+
+def _quotings(head: bytes, mark: bytes, quote: str) -> int:
+    """How many cells begin or end with the quote."""
+    opened = re.findall(rb"(?:^|%s|[\r\n])%s" % (mark, quote.encode()), head)
+    closed = re.findall(rb"%s(?:%s|[\r\n]|\Z)" % (quote.encode(), mark), head)
+    return min(len(opened), len(closed))
+
+
+def sample(data: bytes, dialect: Dialect) -> list[list[str]]:
+    """The first rows, but for one that the sample cuts."""
+    reader = Reader(beginning(data, dialect.newline), dialect)
+    rows: list[list[str]] = []
+    at = 0
+    while at < len(reader.data) and len(rows) < SAMPLE_ROWS:
+        line = reader.read(at)
+        at = line.end
+        if line.cells != [""]:
+            rows.append(line.cells)
+    if len(data) > len(reader.data) and at >= len(reader.data) and len(rows) > 1:
+        rows.pop()
+    return rows
+
+
+def beginning(data: bytes, newline: str) -> bytes:
+    """The bytes that the sample is taken from: more of them where the lines are very long."""
+    first = data.find(newline.encode(), 0, LONGEST_LINE)
+    return data[: max(SAMPLE_BYTES, min(4 * first, 4 * LONGEST_LINE))]
+
+
+def _judged(data: bytes, dialect: Dialect) -> Found | None:
+    rows = sample(data, dialect)
+    if not rows:
+        return None
+    widths = Counter(map(len, rows))
+    width, often = max(widths.items(), key=lambda item: (item[1] * (item[0] > 1), item[0]))
+    if width == 1:
+        return None
+    # Every width counts by how often it comes; many different ones count little.
+    pattern = sum(count * (cells - 1) / cells for cells, count in widths.items()) / len(widths) ** 0.5 / len(rows)
+    looked = [cell for row in rows for cell in row[:64]]
+    known = sum(map(_is_known, looked)) / len(looked)
+    quoted = 1.0 if dialect.quote is None else 1 - 0.5 * _loose(looked, dialect.quote)
+    return Found(dialect, width, often / len(rows), pattern * (0.05 + known) * quoted)
+
+
+def _loose(cells: list[str], quote: str) -> float:
+    """How many cells begin or end with a quote that was read as text."""
+    return sum(cell.startswith(quote) or cell.endswith(quote) for cell in cells) / len(cells)
+
+
+def _is_known(cell: str) -> bool:
+    if len(cell) > 80:
+        return False
+    return kind_of(cell) != "text" or _WORD.fullmatch(cell.strip()) is not None
+
+
+def _is_plausible(found: Found) -> bool:
+    """Whether a text that nobody said is a table is one by this dialect."""
+    delimiter, width, share = found.dialect.delimiter, found.width, found.share
+    if delimiter == " ":
+        return share == 1 and width > 2
+    if delimiter == ":":
+        return share == 1 and width > 3
+    if delimiter in ("~", "^"):
+        return share >= 0.9 and width > 2
+    return share >= 0.6

@@ -1,0 +1,119 @@
+"""What the readers of tables in lines share: lines with their places, and a table made of rows that can be read again."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from byref.tabletext.kinds import Kind, kind_of, type_of
+from byref.tabletext.result import Format, NotATable, Part, PartKind, Row, Table, unique_names
+
+MAX_AROUND: Final = 40
+"""Lines before or after a table that belong to its output; with more it is a document that has a table in it."""
+COUNTS: Final = re.compile(r"\s*\(?\d[\d,]* rows?\b|Time: |Query OK|Rows matched|Empty set")
+"""What databases write below a table."""
+_CHUNK: Final = 4_096
+
+
+class Line(NamedTuple):
+    """A line of the text, without its end, and its place in the text as UTF-8."""
+
+    number: int
+    start: int
+    end: int
+    """Where the next line begins."""
+    text: str
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is in it."""
+        return not self.text.strip()
+
+
+class Unbalanced(Exception):
+    """A line is no part of the table that it is in."""
+
+    def __init__(self, reason: str, line: Line, column: int | None = None) -> None:
+        super().__init__(reason)
+        self.problem = NotATable(reason, line.number, column)
+
+
+def lines_of(data: bytes, start: int = 0, number: int = 1) -> Iterator[Line]:
+    """The lines of a text in UTF-8, from one that begins at `start` and has this number."""
+    while start < len(data):
+        end = data.find(b"\n", start) + 1 or len(data)
+        yield Line(number, start, end, data[start:end].decode("utf-8", "surrogatepass").rstrip("\r\n"))
+        start, number = end, number + 1
+
+
+def display_width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
+
+
+def cut(text: str, places: Sequence[int]) -> list[str]:
+    """Cut a line where a terminal shows these columns."""
+    if text.isascii():
+        return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
+    cells, at, shown = [""], 0, 0
+    for character in text:
+        if at < len(places) and shown >= places[at]:
+            cells.append("")
+            at += 1
+        cells[-1] += character
+        shown += display_width(character)
+    return cells + [""] * (len(places) + 1 - len(cells))
+
+
+class Parts:
+    """The parts of a table, one after another."""
+
+    def __init__(self) -> None:
+        self.made: list[Part] = []
+
+    def add(self, kind: PartKind, start: int, end: int) -> None:
+        """Add the bytes from `start` to `end`."""
+        if start == end:
+            return
+        if self.made and self.made[-1].kind == kind:
+            self.made[-1] = Part(kind, self.made[-1].start, end)
+        else:
+            self.made.append(Part(kind, start, end))
+
+
+def kinds_of(rows: Iterable[Row], width: int) -> tuple[int, list[set[Kind]]]:
+    """How many rows there are, and of what kinds the cells of each column are."""
+    kinds: list[set[Kind]] = [set() for _ in range(width)]
+    iterator, count = iter(rows), 0
+    while chunk := list(islice(iterator, _CHUNK)):
+        count += len(chunk)
+        for column in range(width):
+            if "text" not in kinds[column]:
+                kinds[column].update(map(kind_of, {row[column] or "" for row in chunk}))
+    return count, kinds
+
+
+def made(
+    format: Format, header: Sequence[str] | None, width: int, parts: Parts, read: Callable[[], Iterator[Row]]
+) -> Table:
+    """Make the table whose records `read` reads.
+
+    Raises:
+        Unbalanced: a line is no part of it.
+    """
+    count, kinds = kinds_of(read(), width)
+    return Table(
+        format=format,
+        names=unique_names(header, width),
+        header=None if header is None else tuple(header),
+        types=tuple(map(type_of, kinds)),
+        rows=count,
+        parts=tuple(parts.made),
+        read=read,
+    )

@@ -1,0 +1,114 @@
+"""What comes of recognising: tables whose parts are all of the text, or the reason why the text is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from byref.tabletext.kinds import Type
+
+Format = Literal["delimited", "box", "expanded", "markdown", "aligned", "ndjson"]
+PartKind = Literal["preamble", "header", "rule", "records", "ragged", "blank", "footer"]
+Row = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How delimited text divides and quotes its cells."""
+
+    delimiter: str
+    """What stands between two cells; `", "` where a blank follows each comma."""
+    quote: str | None = '"'
+    """What stands around cells that hold the delimiter; None if nothing does."""
+    escape: Literal["doubled", "backslash", "none"] = "doubled"
+    """How a quote is written inside such a cell: twice, behind a backslash, or just so."""
+    newline: Literal["\n", "\r\n", "\r"] = "\n"
+
+
+class Part(NamedTuple):
+    """A part of the text: what it is, and from which byte of the text as UTF-8 to which."""
+
+    kind: PartKind
+    start: int
+    end: int
+
+
+class Ragged(NamedTuple):
+    """A row that has more or fewer cells than the table has columns."""
+
+    line: int
+    cells: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in a text.
+
+    Its `parts` follow one another without a gap. Its rows have `len(names)` cells, but for those that `ragged` tells.
+    """
+
+    format: Format
+    names: tuple[str, ...]
+    """The columns' names, each another: `column_2` where there was none, `name_2` where one came twice."""
+    header: tuple[str, ...] | None
+    """The names as they are written; None where the table has none."""
+    types: tuple[Type, ...]
+    """What all cells of each column are; `text` where they are not of one notation."""
+    rows: int
+    """How many records there are, the ragged ones included."""
+    parts: tuple[Part, ...]
+    ragged: tuple[Ragged, ...] = ()
+    """The first of the ragged rows; `ragged_rows` counts all."""
+    ragged_rows: int = 0
+    repaired: tuple[int, ...] = ()
+    """Lines, the first of them, where a quotation mark was read as text because it quotes nothing."""
+    dialect: Dialect | None = None
+    read: Callable[[], Iterator[Row]] = field(default=tuple, repr=False, compare=False)  # type: ignore[assignment]
+    """Reads the records once more, cell by cell as text, in order. A cell is None where the record has no such member."""
+
+    def records(self) -> Iterator[Row]:
+        """The cells of each record, in order, as they are written without their quotes."""
+        return self.read()
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """All tables of a text, in order. Their parts are the whole text."""
+
+    tables: tuple[Table, ...]
+    encoding: str = "utf-8"
+    """How the bytes were read; the places in `parts` are those of the text in UTF-8."""
+
+
+@dataclass(frozen=True)
+class NotATable:
+    """Why the text stays text."""
+
+    reason: str
+    line: int | None = None
+    """Of the text, from 1; None where no place is to blame."""
+    column: int | None = None
+    """Of the line, from 1, in characters."""
+
+    def __str__(self) -> str:
+        place = "" if self.line is None else f"line {self.line}: "
+        return f"{place}{self.reason}"
+
+
+def unique_names(header: Sequence[str] | None, width: int) -> tuple[str, ...]:
+    """Names for `width` columns, each another: those of the header, with a number behind what came before, and `column_N`."""
+    given = [cell.strip() for cell in header or ()][:width]
+    given += [""] * (width - len(given))
+    taken = {name for name in given if name}
+    seen: set[str] = set()
+    made: list[str] = []
+    for number, name in enumerate(given, 1):
+        stem, count = name or f"column_{number}", 1
+        candidate = stem
+        while candidate in seen or (candidate in taken and candidate != name):
+            count += 1
+            candidate = f"{stem}_{count}"
+        seen.add(candidate)
+        made.append(candidate)
+    return tuple(made)

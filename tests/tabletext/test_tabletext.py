@@ -1,0 +1,356 @@
+"""Text that is a table: what is read of it, what of it stays text, and where that failed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+
+import pytest
+
+from byref.tabletext import NotATable, Recognised, Table, recognise
+from byref.tabletext.kinds import kind_of, type_of
+
+BODY = "".join(f"{n},name {n},{n}.5,2026-01-{n:02}\n" for n in range(10, 30))
+HEADER = "id,name,value,day\n"
+TYPES = ["integer", "text", "number", "date"]
+
+
+def tables_of(text: str | bytes, format: str | None = None) -> tuple[Table, ...]:
+    found = recognise(text, format)
+    assert isinstance(found, Recognised), str(found)
+    data = text.removeprefix("\ufeff").encode() if isinstance(text, str) else text
+    for table in found.tables:
+        records = list(table.records())
+        assert len(records) == table.rows
+        assert len(table.names) == len(set(table.names)) == len(table.types)
+        ragged = sum(len(record) != len(table.names) for record in records)
+        assert ragged == table.ragged_rows
+    if found.encoding == "utf-8":
+        parts = [part for table in found.tables for part in table.parts]
+        assert [part.start for part in parts] == [0, *(part.end for part in parts[:-1])]
+        assert parts[-1].end == len(data.removeprefix(b"\xef\xbb\xbf"))
+    return found.tables
+
+
+def table_of(text: str | bytes, format: str | None = None) -> Table:
+    [table] = tables_of(text, format)
+    return table
+
+
+def types_of(table: Table) -> list[str]:
+    return [kind.name for kind in table.types]
+
+
+def kinds_of_parts(table: Table) -> list[str]:
+    return [part.kind for part in table.parts]
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|", ", ", "\x1f"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_delimiters_newlines_and_quotes(delimiter: str, newline: str, quoting: int) -> None:
+    rows = [["id", "name", "value", "day"]]
+    rows += [
+        [str(n), f'a{delimiter}"b", {n}\nc' if n % 7 == 0 else f"name {n}", f"{n}.5", "2026-01-02"] for n in range(40)
+    ]
+    written = io.StringIO(newline="")
+    csv.writer(written, delimiter="\0", quoting=quoting, lineterminator="\1").writerows(rows)
+    text = "".join(
+        delimiter.join(
+            cell
+            if quoting == csv.QUOTE_MINIMAL and not set(cell) & {*delimiter, '"', "\n"}
+            else '"' + cell.replace('"', '""') + '"'
+            for cell in row
+        )
+        + newline
+        for row in rows
+    )
+    table = table_of(text)
+    assert table.dialect is not None
+    assert (table.dialect.delimiter, table.dialect.newline) == (delimiter, newline)
+    assert table.header == tuple(rows[0])
+    assert [list(record) for record in table.records()] == rows[1:]
+    assert types_of(table) == TYPES
+
+
+def test_what_is_read_is_what_was_written() -> None:
+    """Rows of any cells, written by Python's own writer, come back as they are."""
+    random_ = random.Random(5)
+    cells = ["", "1", "2.5", "a b", 'say "x"', "a,b", "line\nfeed", "NA", "007", "2026-01-02", "ü", "'", '"', '""', ","]
+    for _ in range(20):
+        width, header = random_.randint(3, 6), [f"c{n}" for n in range(6)]
+        rows = [[str(n), *random_.choices(cells, k=width - 1)] for n in range(random_.randint(5, 90))]
+        written = io.StringIO(newline="")
+        csv.writer(written, lineterminator="\n").writerows([header[:width], *rows])
+        table = table_of(written.getvalue(), "csv")
+        assert [list(record) for record in table.records()] == rows
+        assert table.ragged_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "rows"),
+    [
+        (HEADER + BODY, ["header", "records"], 20),
+        ((HEADER + BODY).removesuffix("\n"), ["header", "records"], 20),
+        (HEADER + BODY + "\n\n", ["header", "records", "blank"], 20),
+        (BODY, ["records"], 20),
+        ("Report of June\n\n" + HEADER + BODY, ["preamble", "header", "records"], 20),
+        ("Report,,,\n,,,\n" + HEADER + BODY, ["preamble", "header", "records"], 20),
+        (HEADER + BODY + "20 rows\n", ["header", "records", "footer"], 20),
+        (HEADER + BODY + "\nSource: the warehouse\n", ["header", "records", "footer"], 20),
+        (HEADER + BODY + "1,2\n", ["header", "records", "ragged"], 21),
+        (HEADER + "1,2,3,4,5\n" + BODY, ["header", "ragged", "records"], 21),
+    ],
+)
+def test_parts(text: str, parts: list[str], rows: int) -> None:
+    table = table_of(text)
+    assert (kinds_of_parts(table), table.rows, types_of(table)) == (parts, rows, TYPES)
+    assert (table.header is None) == (not any(part == "header" for part in parts))
+
+
+def test_header_of_several_rows() -> None:
+    table = table_of("id,name,value,day\nno,text,kg,date\n" + BODY)
+    assert table.names == ("id no", "name text", "value kg", "day date")
+    assert types_of(table) == TYPES
+
+
+def test_tables_below_one_another() -> None:
+    first, second = tables_of(
+        HEADER + BODY + "sku,price,sold\n" + "".join(f"a{n},{n}.5,2026-01-02\n" for n in range(9))
+    )
+    assert (first.rows, second.rows, second.names) == (20, 9, ("sku", "price", "sold"))
+
+
+@pytest.mark.parametrize(
+    ("odd", "cells", "line"),
+    [
+        ('9,"name,1.5,2026-01-02\n', ("9", '"name', "1.5", "2026-01-02"), 12),
+        ('9,na"me,1.5,2026-01-02\n', ("9", 'na"me', "1.5", "2026-01-02"), None),
+        ('9,"5" pipe",1.5,2026-01-02\n', ("9", '5" pipe', "1.5", "2026-01-02"), 12),
+        ('9,""name",1.5,2026-01-02\n', ("9", '"name', "1.5", "2026-01-02"), 12),
+        ('9,"a\nb",1.5,2026-01-02\n', ("9", "a\nb", "1.5", "2026-01-02"), None),
+    ],
+)
+def test_wrong_quotes_cost_no_row(odd: str, cells: tuple[str, ...], line: int | None) -> None:
+    lines = BODY.splitlines(keepends=True)
+    table = table_of(HEADER + "".join(lines[:10]) + odd + "".join(lines[10:]))
+    records = list(table.records())
+    assert (table.rows, table.ragged_rows, records[10]) == (21, 0, cells)
+    assert types_of(table) == TYPES
+    assert list(table.repaired) == ([line] if line else [])
+
+
+def test_quotes_that_nothing_escapes_and_backslashes() -> None:
+    bare = HEADER + "".join(f'{n},"a "quoted" word, {n}",1.5,2026-01-02\n' for n in range(30))
+    table = table_of(bare)
+    assert (table.dialect and table.dialect.escape, next(table.records())[1]) == ("none", 'a "quoted" word, 0')
+    escaped = HEADER + "".join(f'{n},"a \\"quoted\\" word, {n}",1.5,2026-01-02\n' for n in range(30))
+    table = table_of(escaped)
+    assert (table.dialect and table.dialect.escape, next(table.records())[1]) == ("backslash", 'a "quoted" word, 0')
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["1", "2", ""], ("integer", "", True)),
+        (["1", "1.0"], ("number", "", False)),
+        (["1", "-2.5e3"], ("number", "", False)),
+        (["0.30000000000000004"], ("number", "", False)),
+        (["0.3000000000000000412345"], ("text", "", False)),
+        (["123456789012345"], ("integer", "", False)),
+        (["1234567890123456"], ("text", "", False)),
+        (["1", "007"], ("text", "", False)),
+        (["+1"], ("text", "", False)),
+        (["-0"], ("text", "", False)),
+        (["1", "NA"], ("text", "", False)),
+        (["1", "nan"], ("text", "", False)),
+        (["1", "NULL"], ("text", "", False)),
+        (["1_000"], ("text", "", False)),
+        (["0x10"], ("text", "", False)),
+        (["1,5", "2"], ("number", "1,5", False)),
+        (["1,5", "2.5"], ("text", "", False)),
+        (["true", "False"], ("boolean", "", False)),
+        (["true", "1"], ("text", "", False)),
+        (["2026-01-02"], ("date", "", False)),
+        (["2026-13-02"], ("text", "", False)),
+        (["2026-01-02", "2026-01-02 10:00"], ("text", "", False)),
+        (["2026-01-02T10:00:00.5"], ("datetime", "", False)),
+        (["2026-01-02T10:00:00Z", "2026-01-02T10:00:00+01:00"], ("datetime", "with zone", False)),
+        (["28/01/2018", "1/2/2018"], ("date", "day/month/year", False)),
+        (["1/28/2018", "1/2/2018"], ("date", "month/day/year", False)),
+        (["1/2/2018", "3/4/2018"], ("text", "", False)),
+        (["28/01/2018", "1/28/2018"], ("text", "", False)),
+        (["28.01.2018"], ("date", "day.month.year", False)),
+        (["", ""], ("empty", "", True)),
+    ],
+)
+def test_types(cells: list[str], expected: tuple[str, str, bool]) -> None:
+    assert type_of({kind_of(cell) for cell in cells}) == expected
+    # The expression that matches rows knows the same kinds as the function that reads cells.
+    rows = cells * 200
+    table = table_of("id;value\n" + "".join(f"{n};{cell}\n" for n, cell in enumerate(rows)))
+    assert table.types[1] == expected
+    assert [record[1] for record in table.records()] == rows
+
+
+def test_a_late_cell_changes_the_type_of_its_column() -> None:
+    text = "id,value\n" + "".join(f"{n},{n}\n" for n in range(3_000))
+    for late, expected in (("x", "text"), ("1.5", "number"), ("", "integer"), ("0123", "text")):
+        table = table_of(f"{text}3000,{late}\n{text.split(chr(10), 1)[1]}")
+        assert (table.types[1].name, table.types[1].nullable, table.rows) == (expected, late == "", 6_001)
+
+
+def test_names_are_kept_apart() -> None:
+    table = table_of("a,a,,b,,a_2\n" + "".join(f"{n},1.5,2,3,4,5\n" for n in range(20)))
+    assert table.names == ("a", "a_3", "column_3", "b", "column_5", "a_2")
+    assert table.header == ("a", "a", "", "b", "", "a_2")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", None),
+        ("one line", None),
+        ("Dear all,\n\nthis is a letter, with commas, and no table.\nIt goes on, and on.\n\nBye\n", None),
+        ("First, a line.\nThen, another.\nAnd, a third.\n", None),
+        ("".join(f"2026-01-02 10:00:{n:02} INFO worker {n} is ready\n" for n in range(60)), None),
+        ("".join(f"key{n}: value {n}\n" for n in range(30)), None),
+        ("[section]\nname = value\nother = 1\n", None),
+        ("c0\nv0\na;b\n", None),  # duckdb#25827: not a table of two columns without rows
+        ("a,b\n" + "1,2\n" * 3_000 + "1,2,3\n" * 3_000, 3_002),  # duckdb#25827: rows grow wider in the middle
+        ("a,b\n" + "1,2\n" * 3_000 + "1,2,3\n" * 20_000, 3_002),
+        ("def f(a, b):\n    return g(a, b)\n\n\nclass A:\n    x = 1, 2\n", 5),
+        ("| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 | 5 |\n", 4),
+        ("+---+---+\n| a | b |\n+---+---+\n| 1 | 2\nx |\n+---+---+\n", 4),
+        (" id | name \n----+------\n  1 | long.\n    |.er\n(1 row)\n", 4),
+        ('{"a": 1}\n{"a": \n', 2),
+        ("<table><tr><td>1</td></tr></table>", None),
+    ],
+)
+def test_text_that_stays_text(text: str, line: int | None) -> None:
+    found = recognise(text)
+    assert isinstance(found, NotATable), found
+    assert found.line == line
+    assert found.reason
+
+
+def test_reports_of_others() -> None:
+    """Texts like those on which others' sniffers fail."""
+    # duckdb#15576: a title, then semicolons, and commas inside of cells.
+    table = table_of(
+        "Estrazione del 2025-01-06\nid;name;lat\n" + "".join(f'{n};"A, ""B"" {n}";45,{n}5\n' for n in range(50))
+    )
+    assert (table.names, table.rows, kinds_of_parts(table)[0]) == (("id", "name", "lat"), 50, "preamble")
+    assert table.types[2] == ("number", "1,5", False)
+    # duckdb#3193: one cell has a bar, which divides nothing.
+    table = table_of("id1,id2,text\n" + "".join(f"{n},{n},{'a | b' if n == 25 else 'a'}\n" for n in range(50)))
+    assert (table.names, table.ragged_rows) == (("id1", "id2", "text"), 0)
+    # duckdb#16251: an escaped quote first comes behind the sample.
+    table = table_of("id,value\n" + "".join(f"{n},a\n" for n in range(2_047)) + '2048,""","\n')
+    assert (table.rows, [*table.records()][-1]) == (2_048, ("2048", '",'))
+    # duckdb#18403: rows end with one cell more than the header has: none is dropped, and no row becomes the header.
+    found = recognise("id,price,side\n" + "".join(f"{n},0.5,sell,0\n" for n in range(9)))
+    if isinstance(found, Recognised):
+        assert found.tables[0].rows == 9
+
+
+def test_encodings() -> None:
+    text = HEADER + BODY.replace("name", "Ärger")
+    for data, encoding in (
+        (text.encode(), "utf-8"),
+        (text.encode("utf-8-sig"), "utf-8"),
+        (text.encode("utf-16"), "utf-16"),
+        (text.encode("cp1252"), "cp1252"),
+    ):
+        found = recognise(data)
+        assert isinstance(found, Recognised)
+        assert (found.encoding, next(found.tables[0].records())[1]) == (encoding, "Ärger 10")
+
+
+ROWS = [("1", "a|b", "1.5"), ("2", "line\ntwo", "-3"), ("3", "日本語", "4.25")]
+
+
+@pytest.mark.parametrize(
+    ("text", "format", "rows"),
+    [
+        (" id |  name   |  v   \n----+---------+------\n  1 | a|b     |  1.5\n  2 | line   +|   -3\n    | two     |     \n  3 | 日本語  | 4.25\n(3 rows)\n\n", "box", ROWS),
+        ("+----+--------+------+\n| id | name   | v    |\n+----+--------+------+\n|  1 | a|b    |  1.5 |\n|  3 | 日本語 | 4.25 |\n+----+--------+------+\n2 rows in set (0.00 sec)\n", "box", [ROWS[0], ROWS[2]]),
+        ("┌────┬────────┬──────┐\n│ id │ name   │ v    │\n├────┼────────┼──────┤\n│ 1  │ a|b    │ 1.5  │\n│ 3  │ 日本語 │ 4.25 │\n└────┴────────┴──────┘\n", "box", [ROWS[0], ROWS[2]]),
+        ("+----+------+------+\n| id | name | v    |\n+====+======+======+\n| 1  | a|b  | 1.5  |\n+----+------+------+\n| 2  | line | -3   |\n|    | two  |      |\n+----+------+------+\n", "box", ROWS[:2]),
+        ("| id | name | v |\n|---:|:-----|---|\n| 1 | a\\|b | 1.5 |\n| 3 | 日本語 | 4.25 |\n", "markdown", [ROWS[0], ROWS[2]]),
+        ("id | name | v\n--- | --- | ---\n1 | a\\|b | 1.5\n3 | 日本語 | 4.25\n", "markdown", [ROWS[0], ROWS[2]]),
+        ("==  ======  ====\nid  name    v\n==  ======  ====\n1   a|b     1.5\n3   日本語  4.25\n==  ======  ====\n", "aligned", [ROWS[0], ROWS[2]]),
+        ("id  name    v\n--  ------  ----\n1   a|b     1.5\n3   日本語  4.25\n", "aligned", [ROWS[0], ROWS[2]]),
+        ("-[ RECORD 1 ]\nid   | 1\nname | a|b\nv    | 1.5\n-[ RECORD 2 ]\nid   | 2\nname | line+\n     | two\nv    | -3\n\n", "expanded", ROWS[:2]),
+        ("*************************** 1. row ***************************\n  id: 1\nname: a|b\n   v: 1.5\n*************************** 2. row ***************************\n  id: 3\nname: 日本語\n   v: 4.25\n2 rows in set (0.00 sec)\n", "expanded", [ROWS[0], ROWS[2]]),
+        ('{"id": 1, "name": "a|b", "v": 1.5}\n{"id": 2, "v": -3, "name": "line\\ntwo"}\n', "ndjson", ROWS[:2]),
+    ],
+)  # fmt: skip
+def test_tables_of_terminals_and_markup(text: str, format: str, rows: list[tuple[str, ...]]) -> None:
+    table = table_of(text)
+    assert (table.format, table.names, [*table.records()]) == (format, ("id", "name", "v"), rows)
+    assert types_of(table) == ["integer", "text", "number"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "last"),
+    [
+        (
+            "Filesystem     1K-blocks    Used Available Use% Mounted on\noverlay         61611820 9000000  52611820  15% /\n"
+            "tmpfs              65536       0     65536   0% /dev\n",
+            ("Filesystem", "1K-blocks", "Used", "Available", "Use%", "Mounted on"),
+            ("tmpfs", "65536", "0", "65536", "0%", "/dev"),
+        ),
+        (
+            "NAME     READY   STATUS    RESTARTS     AGE   NOMINATED NODE\nweb-1    1/1     Running   0            3d    <none>\n"
+            "web-22   1/1     Running   1 (2d ago)   3d    <none>\n",
+            ("NAME", "READY", "STATUS", "RESTARTS", "AGE", "NOMINATED NODE"),
+            ("web-22", "1/1", "Running", "1 (2d ago)", "3d", "<none>"),
+        ),
+        (
+            "USER  PID %CPU %MEM COMMAND\nroot    1  0.0  0.1 /sbin/init splash\nroot 12345  1.5 10.1 python -m x --y\n",
+            ("USER", "PID", "%CPU", "%MEM", "COMMAND"),
+            ("root", "12345", "1.5", "10.1", "python -m x --y"),
+        ),
+        (
+            "               total        used        free\nMem:        24602372     5020480     1204316\nSwap:              0           0           0\n",
+            ("column_1", "total", "used", "free"),
+            ("Swap:", "0", "0", "0"),
+        ),
+    ],
+)
+def test_columns_that_blanks_keep_apart(text: str, names: tuple[str, ...], last: tuple[str, ...]) -> None:
+    table = table_of(text)
+    assert (table.names, [*table.records()][-1]) == (names, last)
+
+
+def test_hostile_text_ends() -> None:
+    """Nothing here takes more than a moment; each ends as text or as a table."""
+    for text in (
+        b"x," * 200_000,
+        b'"' * 200_000,
+        b'",\n' * 30_000,
+        b'a,b,"c\n' * 8_000,
+        b'"a" "b",c\n' * 8_000,
+        b"|" * 300_000,
+        b"-" * 300_000 + b"\n|",
+        b"| a |\n|---|\n" * 1_000,
+        b"+-+\n|a|\n+-+\n" * 1_000,
+        b"A B C\n" + b"a  b  c\n" * 5_000,
+        (",".join(f"c{n}" for n in range(21_000)) + "\n").encode() * 3,
+        b'{"a": ' * 50_000,
+        b"\x00" * 100_000,
+        b"a,b\n\xff\xfe,1\n" * 1_000,
+        bytes(range(256)) * 400,
+    ):
+        found = recognise(text)
+        assert isinstance(found, NotATable | Recognised)
+
+
+def test_a_format_that_is_stated_needs_no_evidence() -> None:
+    assert isinstance(recognise("a,b\n1,2\n"), NotATable | Recognised)
+    assert table_of("x,y\nred,blue\n", "csv").rows == 1
+    assert table_of("x,y\n", "csv").header == ("x", "y")
+    with pytest.raises(ValueError, match="no format 'xml' of tables"):
+        recognise("", "xml")
