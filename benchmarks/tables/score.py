@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import redirect_stdout
 from functools import lru_cache
 from pathlib import Path
 
@@ -31,7 +32,8 @@ def main(folder: str, systems: list[str]) -> None:
     weights = json.loads(Path("pollock_weights.json").read_text())
     scores = {}
     for system in systems:
-        judged = {name: evaluate.evaluate_single_file(name, "polluted_files", system) for name in files}
+        with redirect_stdout(sys.stderr):
+            judged = {name: evaluate.evaluate_single_file(name, "polluted_files", system) for name in files}
         rows = {name: [row[f"{system}_{measure}"] for measure in MEASURES] for name, row in judged.items()}
         total = sum(weights.get(name, -1) for name in files)
         scores[system] = {
