@@ -154,10 +154,11 @@ def _table(path: str, elements: list[Any], before: list[wire.Aside], notes: list
     for element in elements:
         value = _value(element, lists, ())
         mixed += any(_blank(child.tail) for child in element)
-        objects.append(value if type(value) is dict else {"#text": value})
+        objects.append(value if type(value) is dict else {} if value is None else {"#text": value})
     if mixed > len(elements) * _MIXED_SHARE:
         raise NotATable("text stands between the elements: it is prose")
     names = [*dict.fromkeys(name for each in objects for name in each)]
+    names = names or ["#text"]
     shown = [path.rpartition("/")[2]] if names == ["#text"] else names
     check_width(len(names))
     if len(names) * len(objects) > 10_000_000:

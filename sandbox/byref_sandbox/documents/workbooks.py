@@ -277,9 +277,23 @@ class _Block:
             if len(cells) < max(min(2, self.width), 0.6 * below):
                 continue
             if len({str(cell) for cell in cells}) > 0.5 * len(cells) and _are_names(cells):
-                return number
+                return number if len(cells) >= below else self._wider(number, below)
             return None
         return None
+
+    def _wider(self, number: int, below: int) -> int:
+        """Return a row shortly below that has names for all columns, and values under them; else the row itself.
+
+        Then what stands above it is a title: `as of, 2024`.
+        """
+        for later in range(number + 1, min(number + 6, len(self.rows) - 1)):
+            following = self.rows[later + 1]
+            if self.counts[later] < below or not all(
+                isinstance(cell, str) for cell in self.rows[later] if cell is not None
+            ):
+                continue
+            return later if any(cell is not None and not isinstance(cell, str) for cell in following) else number
+        return number
 
 
 def _are_names(cells: Sequence[Any]) -> bool:

@@ -142,7 +142,7 @@ def blocks() -> bytes:
     book = openpyxl.Workbook()
     for row in (
         ["a", "b"], [1, 2], [], [3, 4], [], ["second", "x", "y"], ["p", 5, 6], [],
-        ["region", 2023, 2024], ["n", 7, 8], [], ["a note"],
+        ["region", 2023, 2024], ["n", 7, 8], [], ["as of", "today"], ["k", "l", "m"], ["u", 1, 2], [], ["a note"],
     ):  # fmt: skip
         book.active.append(row)
     return saved(book.save)
@@ -154,6 +154,7 @@ def test_several_tables_of_a_sheet_are_apart(sandbox: Sandbox) -> None:
         ("Sheet!A1:B4", [{"a": 1, "b": 2}, {"a": 3, "b": 4}]),
         ("Sheet!A6:C7", [{"second": "p", "x": 5, "y": 6}]),
         ("Sheet!A9:C10", [{"region": "n", "2023": 7, "2024": 8}]),
+        ("Sheet!A13:C14", [{"k": "u", "l": 1, "m": 2}]),
     ]
     assert [aside.cells for aside in found.tables[-1].after] == [("a note",)]
 
