@@ -64,7 +64,7 @@ def query_weather(sql: str) -> pd.DataFrame:
 
 
 def download_temperatures(city: str) -> str:
-    """Return a year of hourly temperatures as plaintext."""
+    """Return a year of hourly temperatures as CSV."""
     assert city == "San Francisco"
     return TEMPERATURES
 
@@ -211,7 +211,7 @@ def searched(chat: Chat) -> None:
     states = Counter(row["state"] for row in AIRPORTS if row["state"] in ("CA", "HI", "WA"))
     stage.check("jq over all of it", json.loads(answer), dict(sorted(states.items())))
 
-    text = next(artifact for artifact in session.artifacts() if artifact.kind == "text").id
+    text = session.variable("download_temperatures").artifact.id
     answer = chat.reply(
         "When was it 72 degrees or more in San Francisco?",
         "artifact_grep",

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from byref.tabletext import NotATable, recognise
+from byref_sandbox.tabletext import NotATable, recognise
 
 HERE = Path(__file__).parent
 

@@ -15,7 +15,7 @@ from byref import Engine, Policy, Session
 from byref.policy import TOOL_NAMES
 from byref.stores import FileStore
 
-CSV = "id,name,city\n" + "".join(f"{i},name {i},Bremen\n" for i in range(4_000))
+LINES = "".join(f"{i} is the number of name {i}, of Bremen\n" for i in range(4_000))
 BROKEN = json.dumps(records(3_000))[:-1] + ",\n]"
 
 
@@ -29,10 +29,10 @@ def all_of(session: Session, name: str, length: int) -> None:
     assert not session.call("artifact_read", {"artifact": name, "start_line": last}).is_error
 
 
-@pytest.mark.parametrize("output", [CSV, CSV.encode(), BROKEN, io.BytesIO], ids=["str", "bytes", "broken", "file"])
+@pytest.mark.parametrize("output", [LINES, LINES.encode(), BROKEN, io.BytesIO], ids=["str", "bytes", "broken", "file"])
 def test_big_text_is_truncated_and_kept_whatever_the_room(session: Session, output: Any) -> None:
-    text = CSV if output is not BROKEN else BROKEN
-    result = session.process(io.BytesIO(CSV.encode()) if output is io.BytesIO else output, tool="airports")
+    text = LINES if output is not BROKEN else BROKEN
+    result = session.process(io.BytesIO(LINES.encode()) if output is io.BytesIO else output, tool="airports")
     assert (result.route, result.reason) == ("truncate", "max_result_tokens")
     assert result.tokens <= Policy().truncate_tokens and result.original_tokens > 20_000
     [whole] = result.variables

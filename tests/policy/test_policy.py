@@ -46,6 +46,7 @@ WORDS = {
     "plaintext": ["auto", "wholesale", "truncate", "artifact"],
     "envelope_form": ["outline", "variables", "references", "pointers", "previews"],
     "schema_form": ["short", "json-schema"],
+    "tables": ["auto", "off"],
     "errors": ["truncate", "inline"],
     "on_storage_failure": ["truncate", "raise"],
     "trusted_instructions": ["mappers", "all", "none"],
@@ -174,14 +175,16 @@ ONE_GATE = {
     "headroom_percentage": 1.0,
     "plaintext": "artifact",
     "keep_tokens": None,
+    "tables": "off",
 }
 PRESETS: dict[str, dict[str, Any]] = {
-    "variables": {"envelope_form": "variables", "wholesale_tokens": None, "keep_tokens": None},
+    "variables": {"envelope_form": "variables", "wholesale_tokens": None, "keep_tokens": None, "tables": "off"},
     "references": {
         "envelope_form": "references",
         "plaintext": "artifact",
         "max_result_tokens": None,
         "keep_tokens": None,
+        "tables": "off",
         "tools": ("artifact_read", "artifact_grep", "artifact_jq"),
     },
     "pointers": ONE_GATE
@@ -201,7 +204,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 DEFAULTS = {
     "enabled": True, "mode": "auto", "plaintext": "auto", "wholesale_tokens": 20_000,
-    "envelope_form": "outline", "schema_form": "short", "context_percentage": 0.25, "min_threshold_bytes": 4_096, "max_threshold_bytes": 1_048_576, "headroom_percentage": 0.70, "max_result_tokens": 7_000,
+    "envelope_form": "outline", "schema_form": "short", "tables": "auto", "context_percentage": 0.25, "min_threshold_bytes": 4_096, "max_threshold_bytes": 1_048_576, "headroom_percentage": 0.70, "max_result_tokens": 7_000,
     "max_output_bytes": None, "keep_tokens": 500, "preview_tokens": 1_000, "preview_chars": 200, "envelope_tokens": None,
     "truncate_tokens": 2_500, "errors": "truncate", "on_storage_failure": "truncate", "default_context_window": 128_000,
     "reply_tokens": 4_000, "image_tokens": 1_600, "trusted_instructions": "mappers",
@@ -211,7 +214,7 @@ DEFAULTS = {
     "run_output_bytes": 100_000, "run_result_bytes": 64 << 20, "run_recursion_depth": 1_000,
 }  # fmt: skip
 OTHERS: dict[str, Any] = {
-    "enabled": False, "mode": "truncate", "plaintext": "wholesale", "wholesale_tokens": 30_000, "envelope_form": "previews", "schema_form": "json-schema", "context_percentage": 0.5,
+    "enabled": False, "mode": "truncate", "plaintext": "wholesale", "wholesale_tokens": 30_000, "envelope_form": "previews", "schema_form": "json-schema", "tables": "off", "context_percentage": 0.5,
     "min_threshold_bytes": 5_000, "max_threshold_bytes": 500_000, "headroom_percentage": 0.5, "max_result_tokens": 9_000,
     "max_output_bytes": 90_000, "keep_tokens": 600, "preview_tokens": 500, "preview_chars": 100, "envelope_tokens": 800, "truncate_tokens": 700,
     "errors": "inline", "on_storage_failure": "raise", "default_context_window": 64_000, "reply_tokens": 900,
@@ -237,8 +240,8 @@ def test_presets_take_every_knob(preset: str, name: str) -> None:
     assert policy == getattr(Policy, preset)().override(**{name: OTHERS[name]})
 
 
-def test_the_default_is_the_preset_of_variables_with_three_knobs_more() -> None:
-    own = {"envelope_form": "outline", "wholesale_tokens": 20_000, "keep_tokens": 500}
+def test_the_default_is_the_preset_of_variables_with_four_knobs_more() -> None:
+    own = {"envelope_form": "outline", "wholesale_tokens": 20_000, "keep_tokens": 500, "tables": "auto"}
     assert Policy() == Policy.variables(**own) != Policy.variables()
     assert hash(Policy()) == hash(Policy.variables(**own))
     assert len({Policy.variables(), Policy.references(), Policy.pointers(), Policy.previews(), Policy()}) == 5
@@ -310,7 +313,13 @@ def test_what_is_wrong_with_one_tools_knob_names_both(name: str) -> None:
 
 
 def test_a_tools_own_policy_still_has_its_mapper_and_names() -> None:
-    settings = {"mapper": ".a", "template": "{{ data }}", "names": {"users": "user_list"}, "references": False}
+    settings = {
+        "mapper": ".a",
+        "template": "{{ data }}",
+        "names": {"users": "user_list"},
+        "references": False,
+        "format": "csv",
+    }
     policy = Policy(per_tool={"x": {"mode": "truncate", **settings}, "y": {"mapper": ".b"}})
     own = policy.for_tool("x")
     assert own.mode == "truncate" and own.tool("x") == ToolPolicy(**settings) and own.tool("y") == ToolPolicy()
@@ -366,6 +375,7 @@ NAME = (
         *(({"names": {"a": name}}, f"names['a']={name!r}: {NAME}")
           for name in ("", "1a", "a b", "$a", "for", "match", "list", "_a", "a_", "a__b", "ﬁ", "var_step_3", "a" * 65, 5, None)),
         ({"references": 1}, "references=1: expected True or False"),
+        ({"format": "xls"}, "format='xls': expected one of ['csv', 'box', 'expanded', 'aligned', 'ndjson', 'text'], or None"),
         ({"tools": []}, "tools belongs to the session's policy, not to a tool's"),
         ({"per_tool": {}}, "per_tool belongs to the session's policy, not to a tool's"),
         ({"ledger_ttl": 5}, "ledger_ttl belongs to the session's policy, not to a tool's"),
@@ -413,7 +423,13 @@ def test_without_jinja_templates_are_refused_by_the_name_of_the_extra() -> None:
 
 
 def test_a_policy_is_kept_whole(tmp_path: Path, sandbox: Sandbox) -> None:
-    settings = {"mapper": ".a + 1", "template": "{{ data }}", "names": {"a": "b"}, "references": False}
+    settings = {
+        "mapper": ".a + 1",
+        "template": "{{ data }}",
+        "names": {"a": "b"},
+        "references": False,
+        "format": "text",
+    }
     policy = Policy(**OTHERS).override(per_tool={"x": {"mode": "artifact", **settings}})
     with Engine(f"sqlite:///{tmp_path}/byref.db", interpreter=sandbox) as engine:
         engine.session("s", policy=policy)

@@ -36,7 +36,7 @@ from byref.content import to_block
 from byref.db.payloads import Source, StoredPayload
 from byref.db.tables import CAME, IS_FILE, WAS_MADE, ArtifactRow, BlobRow, EscapedText
 from byref.errors import ArtifactMissing
-from byref_sandbox import jsontext
+from byref_sandbox import jsontext, tabletext
 
 PREVIEW_CHARS = 200
 MAX_FILES_LOOKED_AT = 500
@@ -81,7 +81,9 @@ class Artifact:
     is_kept: bool = field(repr=False, compare=False)
     """Whether it survives the end of its session."""
     is_string: bool = field(repr=False)
-    """Whether the value is a text that contains JSON: `value` is then the text, `parsed` is the JSON in it."""
+    """Whether the value is a text that contains JSON or tables: `value` is then the text, `parsed` is what it contains."""
+    reading: str | None = field(repr=False)
+    """How the tables in a text are read, as `byref_sandbox.tabletext` wrote it; None for all else."""
 
     @property
     def description(self) -> Description:
@@ -95,7 +97,7 @@ class Artifact:
             self.shape,
             self.packed_schema,
         )
-        return Description(*shared, name=self.name, is_string=self.is_string)
+        return Description(*shared, name=self.name, is_string=self.is_string, reading=self.reading)
 
     @property
     def pointer(self) -> str:
@@ -119,8 +121,10 @@ class Artifact:
 
     @property
     def parsed(self) -> object:
-        """As `value`, but a text that contains JSON is parsed."""
+        """As `value`, but a text that contains JSON is parsed, and one that contains tables is the records of these."""
         data = self.payload.read()
+        if self.reading is not None:
+            return tabletext.read(self.reading, data)
         if self.is_binary:
             return data
         return jsontext.decode(data) if self.kind == "json" else decode_text(data)
@@ -173,6 +177,8 @@ class Description:
     name: str | None = None
     is_string: bool = False
     """As in `Artifact`. The row then has the kind `text` and the shape of the JSON."""
+    reading: str | None = None
+    """As in `Artifact`. The row then has the kind and the shape of a text, which it is for older releases."""
 
 
 def is_id(value: str) -> bool:
@@ -238,12 +244,13 @@ def new_row(
         "step": step,
         "origin": origin,
         "kind": "text" if about.is_string else about.kind,
+        "reading": None if about.reading is None else json.dumps([about.shape, about.reading]),
         "content_type": about.content_type,
         "name": about.name,
         "size_bytes": about.size_bytes,
         "preview": about.preview,
         "tokens": about.tokens,
-        "shape": json.dumps(about.shape),
+        "shape": json.dumps(about.shape if about.reading is None else "text"),
         "json_schema": about.packed_schema,
         "created_at": now,
         "ttl_seconds": None if ttl is None else ttl.total_seconds(),
@@ -282,6 +289,7 @@ _LIVE: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
         ArtifactRow.tokens,
         ArtifactRow.shape,
         ArtifactRow.json_schema,
+        ArtifactRow.reading,
         ArtifactRow.step,
         ArtifactRow.created_at,
         ArtifactRow.expires_at,
@@ -453,7 +461,9 @@ def _by_key(connection: Connection, source: Source, session_row: int, rows: Mapp
 
 
 def _artifact(row: Any, source: Source) -> Artifact:
-    shape = json.loads(row.shape)
+    shape, reading = json.loads(row.shape), None
+    if row.reading is not None:
+        shape, reading = json.loads(row.reading)
     used = source.follow(row.id, row.ttl_seconds, row.expires_at) if source.follow else None
     is_string = row.kind == "text" and shape != "text"
     return Artifact(
@@ -478,4 +488,5 @@ def _artifact(row: Any, source: Source) -> Artifact:
         ttl_seconds=row.ttl_seconds,
         is_kept=row.kept,
         is_string=is_string,
+        reading=reading,
     )

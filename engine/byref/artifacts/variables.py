@@ -365,7 +365,8 @@ def bind(
     """Bind new names."""
     where: Any = {"tenant": tenant, "session_row": session_row, "step": step, "origin": origin}
     rows = [{"artifact_id": artifact_row, **new_row(name, part, **where)} for name, part in named]
-    connection.execute(_BIND, rows)
+    if rows:
+        connection.execute(_BIND, rows)
 
 
 def new_row(name: str, part: Part, *, tenant: str, session_row: int, step: int, origin: str) -> dict[str, Any]:

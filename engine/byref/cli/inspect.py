@@ -248,6 +248,8 @@ def _show_one(session: Session, what: str, *, as_json: bool) -> None:
     if as_json:
         value = variable.value() if variable is not None else artifact.value if artifact is not None else None
         output.json(about | {"value": value})
+    elif variable is not None and variable.artifact.reading and type(rows := variable.value()) is list:
+        output.records(rows, data)
     else:
         output.data(data)
 

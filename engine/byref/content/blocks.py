@@ -21,6 +21,8 @@ from byref_sandbox import jsontext
 Kind = Literal["json", "text"]
 MARKS: Final = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """Byte order marks of UTF-32 and UTF-16. The longer ones come first, because a shorter one is the beginning of a longer one."""
+NO_JSON: Final = "not a JSON object or array"
+"""Why a text is not structured that does not even begin like JSON."""
 _SAMPLES: Final = 64
 _SAMPLE: Final = 1 << 10
 """Bytes of each sample from which the tokens of a long text are estimated."""
@@ -50,6 +52,10 @@ class Block:
     from_value: bool = False
     lossy: bool = False
     """Whether `data` is not valid text; `text` then shows undecodable bytes as U+FFFD."""
+    reading: str | None = field(default=None, init=False, repr=False)
+    """How the tables in a text are read (`byref_sandbox.tabletext`); None if it is not taken for tables."""
+    read_as: str | None = field(default=None, init=False, repr=False)
+    """The same in words, with what stands around the tables."""
     _found: Parsed | None = field(default=None, init=False, repr=False)
     """The parsed form; None before the first use."""
 
@@ -143,6 +149,11 @@ class Block:
         """Treat the block as text from now on, for this reason."""
         self._found = Parsed("text", None, reason)
 
+    def take_for_tables(self, reading: str, read_as: str, described: Described) -> None:
+        """Treat a text as the tables in it from now on: it is described so, and its text stays what is stored."""
+        self.reading, self.read_as, self._found = reading, read_as, Parsed("json", None, None)
+        self.__dict__["_description"] = described
+
     def discard(self) -> None:
         """Free the parsed value. The block must not be used afterwards. A value that the tool gave is not ours to free."""
         if self._found is not None and not self.from_value and len(self.data) > chunks.BIG:
@@ -159,7 +170,7 @@ class Block:
         if self.lossy:
             return Parsed("text", None, "not UTF-8")
         if self.data[:4096].removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")[:1] not in (b"{", b"["):
-            return Parsed("text", None, "not a JSON object or array")
+            return Parsed("text", None, NO_JSON)
         try:
             return Parsed("json", parse(self.data), None)
         except jsontext.NotJSON as error:

@@ -372,6 +372,8 @@ class ArtifactRow(Base):
     shape: Mapped[str] = mapped_column(EscapedText)
     json_schema: Mapped[bytes | None]
     """The whole JSON Schema as zstd-compressed JSON text; None if the payload is not structured."""
+    reading: Mapped[str | None] = mapped_column(EscapedText)
+    """How a text is read as tables, as `byref_sandbox.tabletext` wrote it, with their shape; None if it is not read so."""
     created_at: Mapped[datetime]
     ttl_seconds: Mapped[float | None]
     """How long the artifact is kept after its last use; None: as long as its session."""

@@ -202,7 +202,7 @@ def _form(scope: Scope) -> Form:
 
 
 def _is_plaintext(block: Measured) -> bool:
-    return isinstance(block.piece.block, Block) and not block.is_structured
+    return isinstance(block.piece.block, Block) and not block.is_structured and block.tables is None
 
 
 def keep_beside(prepared: Prepared, plan: Plan) -> Plan:
@@ -288,7 +288,7 @@ def _groups(prepared: Prepared, chosen: Sequence[Measured]) -> list[list[Measure
     """Group the blocks to replace: one replacement stands for each group."""
     if not chosen:
         return []
-    policy, route = prepared.scope.policy, _route(prepared, chosen)
+    policy, route = prepared.scope.policy, _route(prepared, _shown(chosen))
     if _form(prepared.scope).takes_all_blocks and route is Route.ARTIFACT:
         return [list(chosen)]
     budget = policy.truncate_tokens if route is Route.TRUNCATE else policy.envelope_budget
@@ -304,7 +304,11 @@ def _replacement(
     prepared: Prepared, blocks: Sequence[Measured], share: int, outlook: Outlook, excess: Excess | None
 ) -> Replacement:
     """Return the replacement of some blocks, within one of `share` equal parts of the budget, with the artifacts to store."""
-    scope, route = prepared.scope, _route(prepared, blocks)
+    scope = prepared.scope
+    shown = _shown(blocks)
+    route = _route(prepared, shown)
+    if not route.is_reference and shown is not blocks:
+        shown, route = blocks, _route(prepared, blocks)
     if route.is_reference and not scope.tools and not scope.reads_paths:
         logger.warning(
             "mode %r leaves the model of session %r a reference that no tool of it follows", route.value, scope.name
@@ -316,12 +320,21 @@ def _replacement(
     if knob is not None:
         brief = Brief(prepared, blocks, share, unstored=_UNSTORED.format(knob=knob))
         return Replacement(builder_of(Route.TRUNCATE, brief), blocks)
-    brief = Brief(prepared, blocks, share, outlook.given.first, _seen(prepared, outlook))
+    brief = Brief(prepared, shown, share, outlook.given.first, _seen(prepared, outlook))
     builder = builder_of(route, brief)
-    artifacts = [_artifact(prepared, block) for block in blocks]
+    artifacts = [_artifact(prepared, block) for block in shown]
     if builder.parts:
         artifacts[0].parts = builder.parts
+    if shown is not blocks:  # the document itself is stored too; its names are its artifact's
+        artifacts += [replace(_artifact(prepared, block), parts=()) for block in blocks]
     return Replacement(builder, blocks, artifacts)
+
+
+def _shown(blocks: Sequence[Measured]) -> Sequence[Measured]:
+    """Return what is described in place of blocks: of a document, its tables."""
+    if len(blocks) == 1 and (tables := blocks[0].tables) is not None and tables.is_structured:
+        return [tables]
+    return blocks
 
 
 def _log_too_large(prepared: Prepared, blocks: Sequence[Measured]) -> None:
@@ -400,13 +413,14 @@ def _describe(prepared: Prepared, measured: Measured) -> Description:
         return Description("text", content_type, block.size, shown, measured.tokens, "text")
     return Description(
         "json",
-        "application/json",
+        "application/json" if block.reading is None else "text/csv",
         block.size,
         shown,
         measured.tokens,
         measured.shape,
         store.pack_schema(schema.fitted(SCHEMA_CHARS, len) if schema.folded else schema.full()),
-        is_string=_form(prepared.scope).keeps_text and not block.is_written,
+        is_string=block.reading is not None or (_form(prepared.scope).keeps_text and not block.is_written),
+        reading=block.reading,
     )
 
 

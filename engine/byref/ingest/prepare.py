@@ -16,12 +16,12 @@ from blake3 import blake3
 from byref.accounting import ledger
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
-from byref.content import Block, Large, Media, Piece, formats, instructions, to_pieces
+from byref.content import Block, Large, Media, Piece, formats, instructions, tables, to_pieces
 from byref.conversation.result import Result
 from byref.conversation.scope import Scope
 from byref.describe.schema import NotPlain, Schema, TooDeep, infer
 from byref.describe.shape import shape
-from byref.ingest import mappers
+from byref.ingest import documents, mappers
 from byref.ingest.ingested import Ingested
 from byref.policy import ToolPolicy, gates
 from byref.policy.gates import Reason, Verdict
@@ -45,6 +45,8 @@ class Measured:
     digest: bytes
     note: str | None = None
     """Why the text is not structured, if it might have been."""
+    tables: Measured | None = None
+    """The tables of a document, as JSON that is stored beside it."""
 
     @property
     def weight(self) -> int:
@@ -173,8 +175,9 @@ class Prepared:
     def discard(self) -> None:
         """Free the parsed values. The output must not be used afterwards."""
         for measured in self.storable:
-            assert measured.piece.block is not None
-            measured.piece.block.discard()
+            for one in (measured, measured.tables):
+                if one is not None and one.piece.block is not None:
+                    one.piece.block.discard()
 
 
 def prepare(
@@ -211,7 +214,7 @@ def prepare(
         for measured in blocks:
             if isinstance(measured.piece.block, Block) and measured.piece.block.kind == "text":
                 measured.note = measured.piece.block.parse_error
-    return Prepared(
+    prepared = Prepared(
         scope=scope,
         tool=tool,
         blocks=blocks,
@@ -225,6 +228,39 @@ def prepare(
         mapped=mapped,
         ingested=ingested,
     )
+    may_be_tables = scope.policy.tables == "auto" if shaping.format is None else shaping.format != "text"
+    if may_be_tables and not is_own_tool and not is_error:
+        for measured in prepared.kept if verdict.fits else blocks:
+            _take_for_tables(measured, shaping.format)
+            if not verdict.fits and not measured.is_structured:
+                _read_tables(scope, measured)
+    return prepared
+
+
+def _take_for_tables(measured: Measured, format: str | None) -> None:
+    """Take a text for the tables in it, if it is some; otherwise note why not. It may be known to be of a format."""
+    block = measured.piece.block
+    if not isinstance(block, Block) or isinstance(block, Large) or block.lossy or block.kind != "text":
+        return
+    try:
+        reason = tables.take(block, format)
+    except Exception:  # text can always pass as text
+        logger.exception("byref could not look for tables in a text; it stays text")
+        return
+    if reason:
+        measured.note = f"no table: {reason}"
+
+
+def _read_tables(scope: Scope, measured: Measured) -> None:
+    """Read the tables of a document, if it is one; otherwise note why there are none."""
+    block = measured.piece.block
+    if block is None:
+        return
+    found, reason = documents.read(scope, block)
+    if found is not None:
+        measured.tables = _measured(scope, Piece(found), parses=True)
+    elif reason is not None:
+        measured.note = reason
 
 
 def _lift_instructions(pieces: list[Piece]) -> str | None:

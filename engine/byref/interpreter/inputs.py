@@ -23,6 +23,7 @@ from byref_sandbox import EXACT, Data, Every, Limits, Snapshot, State
 from byref_sandbox.code.analysis import FRAME as FRAME_HELPER
 from byref_sandbox.code.analysis import Analysed, definitions_of
 from byref_sandbox.contents import FRAME, LAST, NO_VERSIONS, Contents, blobs_of, decode_contents, encode_contents
+from byref_sandbox.values.data import type_of_tables
 from byref_sandbox.values.files import are_named as may_use_files
 from byref_sandbox.values.gathering import Step
 
@@ -266,6 +267,8 @@ def data_of(
         is_json = False
     is_text = artifact.kind in ("text", "json")
     content_type = "application/json" if is_json else "text/plain" if is_text else artifact.content_type
+    if is_json and artifact.reading is not None:
+        content_type = type_of_tables(artifact.reading)
     return Data(artifact.digest.hex(), PayloadLoad(artifact.payload), content_type, path, frame)
 
 

@@ -21,6 +21,8 @@ Errors = Literal["truncate", "inline"]
 OnStorageFailure = Literal["truncate", "raise"]
 EnvelopeForm = Literal["outline", "variables", "references", "pointers", "previews"]
 SchemaForm = Literal["short", "json-schema"]
+Tables = Literal["auto", "off"]
+Format = Literal["csv", "box", "expanded", "aligned", "ndjson", "text"]
 TrustedInstructions = Literal["mappers", "all", "none"]
 
 INTERPRETER = "code_interpreter"
@@ -50,6 +52,7 @@ _ONE_GATE: Mapping[str, Any] = {
     "headroom_percentage": 1.0,
     "plaintext": "artifact",
     "keep_tokens": None,
+    "tables": "off",
 }
 """Settings of presets whose systems have a single limit."""
 _OF_THE_SESSION = ("tools", "per_tool", "ledger_ttl", "default_context_window")
@@ -62,6 +65,7 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
     "wholesale_tokens": checks.optional(checks.integer(1)),
     "envelope_form": checks.choice(EnvelopeForm),
     "schema_form": checks.choice(SchemaForm),
+    "tables": checks.choice(Tables),
     "context_percentage": checks.optional(checks.between(0, 1)),
     "min_threshold_bytes": checks.integer(0),
     "max_threshold_bytes": checks.optional(checks.integer(1)),
@@ -98,10 +102,13 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
 class ToolPolicy:
     """The settings of one tool: for its outputs or, if it is one of the session's own tools, for its replies.
 
-    They are any knobs of `Policy` except `tools`, `per_tool`, `ledger_ttl` and `default_context_window`, and four settings that
+    They are any knobs of `Policy` except `tools`, `per_tool`, `ledger_ttl` and `default_context_window`, and five settings that
     only a tool can have. `mapper`, a jq program or a function of the parsed output, changes an output before anything else
     reads it. `template`, in Jinja's language, renders the output as text, after the mapper if there are both. `names` gives
     other names to the variables of top-level keys. `references=False` leaves the tool's arguments as the model wrote them.
+    `format` says what its text is, whatever `tables` says: `csv` (cells divided by any delimiter), `box`
+    (drawn with bars, as in Markdown), `aligned` (columns that blanks divide), `expanded` (a member on each line), `ndjson`, or `text`,
+    which is never a table.
 
     Raises:
         ConfigurationError: a knob is unknown or out of range, or a program or template has a fault.
@@ -112,6 +119,7 @@ class ToolPolicy:
     template: str | None
     names: Mapping[str, str]
     references: bool
+    format: Format | None
 
     def __init__(
         self,
@@ -120,6 +128,7 @@ class ToolPolicy:
         template: str | None = None,
         names: Mapping[str, str] | None = None,
         references: bool = True,
+        format: Format | None = None,
         **knobs: Any,
     ) -> None:
         for name, value in knobs.items():
@@ -127,23 +136,30 @@ class ToolPolicy:
                 raise ConfigurationError(f"{name} belongs to the session's policy, not to a tool's")
             if name not in _CHECKS:
                 own = [knob for knob in _CHECKS if knob not in _OF_THE_SESSION]
-                raise _unknown(name, "ToolPolicy", (*own, "mapper", "template", "names", "references"))
+                raise _unknown(name, "ToolPolicy", (*own, "mapper", "template", "names", "references", "format"))
             _CHECKS[name](name, value)
             knobs[name] = checks.as_timedelta(value) if name in _DURATIONS else value
         checks.mapper("mapper", mapper)
         checks.template("template", template)
         checks.flag("references", references)
+        checks.optional(checks.choice(Format))("format", format)
         set_field = object.__setattr__
         set_field(self, "knobs", FrozenDict(knobs))
         set_field(self, "mapper", mapper)
         set_field(self, "template", template)
         set_field(self, "names", FrozenDict(checks.names("names", names)))
         set_field(self, "references", references)
+        set_field(self, "format", format)
 
     @property
     def settings(self) -> dict[str, Any]:
         """The arguments with which it was made: `ToolPolicy(**policy.settings)` is equal to it."""
-        own = {"mapper": self.mapper, "template": self.template, "names": dict(self.names) or None}
+        own = {
+            "mapper": self.mapper,
+            "template": self.template,
+            "names": dict(self.names) or None,
+            "format": self.format,
+        }
         given = {name: value for name, value in own.items() if value is not None}
         return {**self.knobs, **given} if self.references else {**self.knobs, **given, "references": False}
 
@@ -160,8 +176,9 @@ class Policy:
     """The settings that say which outputs are too big, and what happens to them.
 
     Sizes are UTF-8 bytes of the text that the model would read; tokens are counted by the engine's counter. Defaults are those
-    of the reference systems. `Policy()` is the preset `Policy.variables()` with three knobs that this preset's document does not
-    have: an envelope form of its own, `outline`; a bound on text that passes whole, `wholesale_tokens`; and `keep_tokens`.
+    of the reference systems. `Policy()` is the preset `Policy.variables()` with four knobs that this preset's document does not
+    have: an envelope form of its own, `outline`; a bound on text that passes whole, `wholesale_tokens`; `keep_tokens`; and
+    `tables`.
 
     Raises:
         ConfigurationError: a knob is unknown or out of range, or two of them contradict each other.
@@ -183,6 +200,8 @@ class Policy:
     other names set theirs."""
     schema_form: SchemaForm = "short"
     """How the envelope form `outline` writes the schema: in a short notation, or as JSON Schema. The other forms have their own."""
+    tables: Tables = "auto"
+    """Whether text that is a table is taken for one: `auto` recognises it by its content, `off` leaves text as it is."""
     context_percentage: float | None = 0.25
     """Gate for a single output: a fraction of the model's window at 4 bytes a token, clamped between the next two knobs; None:
     off."""
@@ -270,9 +289,10 @@ class Policy:
         """Return the preset of variable passing: structured data becomes variables of the code interpreter.
 
         Envelopes have the form `variables`; there is no bound on text that passes whole, and no variable for outputs that pass:
-        `wholesale_tokens` and `keep_tokens` are None.
+        `wholesale_tokens` and `keep_tokens` are None. `tables` is `off`, here and in the other presets.
         """
-        return cls(envelope_form="variables", wholesale_tokens=None, keep_tokens=None).override(**knobs)
+        base = cls(envelope_form="variables", wholesale_tokens=None, keep_tokens=None, tables="off")
+        return base.override(**knobs)
 
     @classmethod
     def references(cls, **knobs: Any) -> Self:
@@ -286,6 +306,7 @@ class Policy:
             plaintext="artifact",
             max_result_tokens=None,
             keep_tokens=None,
+            tables="off",
             tools=READERS,
         )
         return base.override(**knobs)

@@ -57,7 +57,8 @@ def _name(mapper: object) -> str:
 
 def _tool_policy(tool: str, kept: Mapping[str, Any], own: Policy) -> ToolPolicy:
     settings = _known(
-        kept, {knob.name for knob in dataclasses.fields(Policy)} | {"mapper", "template", "names", "references"}
+        kept,
+        {knob.name for knob in dataclasses.fields(Policy)} | {"mapper", "template", "names", "references", "format"},
     )
     if isinstance(mapper := settings.get("mapper"), dict):
         present = own.tool(tool).mapper

@@ -262,7 +262,7 @@ class Substituter:
         Raises Unfit if the part cannot be decoded alone. If the payload was read by then, all of it is decoded and kept, so that
         it is not read a second time.
         """
-        if artifact.kind != "json" or artifact.row_id in self._counted | self._shared:
+        if artifact.kind != "json" or artifact.reading is not None or artifact.row_id in self._counted | self._shared:
             raise Unfit
         self._count(artifact)
         with readable_failures(self._scope):

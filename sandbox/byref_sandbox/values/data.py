@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from byref_sandbox import jsontext
+from byref_sandbox import jsontext, tabletext
 from byref_sandbox.values import plain
 from byref_sandbox.values.gathering import Step, gathered, gathering
 
@@ -18,6 +18,8 @@ TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
 EXACT: Final = "application/vnd.byref.value"
 """Content type of a value with its types, as an earlier run wrote it. Only a run reads it, inside the jail."""
+_TABLES: Final = "application/vnd.byref.tables;"
+"""Content type of a text that is read as tables, with how it is read behind it."""
 
 Load = Callable[[], bytes | Iterable[bytes]]
 """Returns a payload, whole or in pieces."""
@@ -31,7 +33,8 @@ class Data:
     """Identifies the payload, a digest for example: equal keys mean equal bytes."""
     load: Load
     content_type: str = JSON
-    """application/json is bound as its value, text/* as str, `EXACT` as the value that was encoded, anything else as bytes."""
+    """application/json is bound as its value, text/* as str, `EXACT` as the value that was encoded, what `type_of_tables` gives as
+    the records that are read, anything else as bytes."""
     path: tuple[Step, ...] = ()
     """Keys and indexes that lead to the variable inside the JSON value. With `Every` steps it is the list of all records there."""
     frame: bool = False
@@ -91,8 +94,20 @@ class Exact:
     data: bytes
 
 
+def type_of_tables(reading: str) -> str:
+    """Return the content type of a text that is read as tables in this way."""
+    return _TABLES + reading
+
+
+def reading_of(content_type: str) -> str | None:
+    """Return how a text of a content type is read as tables; None if it is not read so."""
+    return content_type.removeprefix(_TABLES) if content_type.startswith(_TABLES) else None
+
+
 def decode(content_type: str, payload: bytes) -> object:
     """Return the value of a payload; raise Unusable."""
+    if (reading := reading_of(content_type)) is not None:
+        return tabletext.read(reading, payload)
     if content_type == EXACT:
         return Exact(payload)
     if content_type == JSON or content_type.endswith("+json"):

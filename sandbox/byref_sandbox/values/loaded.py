@@ -87,6 +87,8 @@ class Loaded:
 
     def load(self, content_type: str, raw: bytes, wanted: Wanted, budget: Budget) -> None:
         """Decode a payload as far as it is wanted; raise Unusable."""
+        if (reading := data.reading_of(content_type)) is not None:
+            self._load_frames(reading, raw, wanted, budget)
         is_json = content_type == data.JSON or content_type.endswith("+json")
         kinds: tuple[_Kind, ...] = (
             (self.frames, wanted.frames, tables.from_json),
@@ -104,6 +106,18 @@ class Loaded:
                 made[path] = frame
         if not is_json or self.lacks(wanted):
             self.value = data.decode(content_type, raw)
+
+    def _load_frames(self, reading: str, raw: bytes, wanted: Wanted, budget: Budget) -> None:
+        """Make the wanted DataFrames of tables in a text, as far as they need no list of records."""
+        from byref_sandbox.values import readings
+
+        for path in wanted.frames - self.frames.keys():
+            if budget.is_spent:
+                return
+            with budget.charged():
+                frame = readings.frame(reading, raw, json.loads(path))
+            if frame is not None:
+                self.frames[path] = frame
 
     def is_to_build(self, wanted: Wanted, *, arrow: bool) -> bool:
         """Whether a table is wanted that was neither built nor left to the runs."""

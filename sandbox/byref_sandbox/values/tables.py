@@ -78,7 +78,7 @@ def from_json(payload: bytes, path: Sequence[str | int], rules: Rules | None = N
             return None
         if between and len(payload) >= _FLAT_BYTES:
             flat = flatjson.table(inner, head, fields, between)
-            if flat is not None and (frame := _of_arrow(flat, rules)) is not None:
+            if flat is not None and (frame := of_arrow(flat, rules)) is not None:
                 return frame
         return _decoded(inner, fields, rules)
     except (ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError):
@@ -177,8 +177,9 @@ def _decoded(text: msgspec.Raw, fields: list[str], rules: Rules) -> pd.DataFrame
         return _frame(columns, size, rules)
 
 
-def _of_arrow(table: Any, rules: Rules) -> pd.DataFrame | None:
-    """Return the DataFrame of flat records; None where one of their columns has to be decoded."""
+def of_arrow(table: Any, rules: Rules | None = None) -> pd.DataFrame | None:
+    """Return the DataFrame of flat records, by the rules above if none are given; None where one of their columns has to be decoded."""
+    rules = rules or _OURS
     made: dict[str, Any] = {}
     for name in table.column_names:
         column = table.column(name)
@@ -192,7 +193,9 @@ def _of_arrow(table: Any, rules: Rules) -> pd.DataFrame | None:
 
 
 def _series(values: Any) -> pd.Series[Any] | None:
-    """Convert one column, which has values, by the rules above; None where a number is too large for 64 bits."""
+    """Convert one column by the rules above; None where a number is too large for 64 bits."""
+    if values.null_count == len(values):
+        return pd.Series([None] * len(values), dtype=object)
     if values.type == pa.string():
         return _of_texts(values, next(text.as_py() for text in values if text.is_valid))
     if values.null_count and values.type == pa.bool_():

@@ -32,7 +32,7 @@ def _both(text: str) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
         plain = tables._decoded(raw, fields, tables._OURS)
     except (ValueError, TypeError):
         plain = None
-    return (None if flat is None else tables._of_arrow(flat, tables._OURS)), plain
+    return (None if flat is None else tables.of_arrow(flat, tables._OURS)), plain
 
 
 def _text(records: list[Any], between: str = ",") -> str:

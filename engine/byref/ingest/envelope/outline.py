@@ -16,7 +16,7 @@ from byref.artifacts import variables
 from byref.content import Block
 from byref.describe.cuts import plain
 from byref.describe.example import Example, Examples
-from byref.describe.jsontext import compact
+from byref.describe.jsontext import compact, encodable
 from byref.describe.tables import tables
 from byref.describe.values import Fact, beside, listed
 from byref.ingest.envelope.base import (
@@ -180,6 +180,13 @@ class _OutlineBuilder(Builder):
             "omitted": omitted,
         }
 
+    def _read_as(self, kept: Sequence[Reference]) -> dict[str, str]:
+        """Return in which way a text was taken for tables, or whose tables these are."""
+        block = self._measured.piece.block
+        read_as = block.read_as if isinstance(block, Block) else None
+        document = f"; the document is {kept[1].id}" if len(kept) > 1 else ""
+        return {"read_as": encodable(read_as) + document} if read_as else {}
+
     @property
     def _is_incomplete(self) -> bool:
         return self._example is None or not self._example.is_whole or self._schema.cut_at is not None
@@ -220,6 +227,7 @@ class OutlineVariablesBuilder(_OutlineBuilder):
         return {
             "variables": listing,
             **(located(kept[0]) if kept else {}),
+            **self._read_as(kept),
             **self._parts(),
             "instruction": f"{again} {self._instruction(names, listing, alias)}".lstrip(),
         }
@@ -301,6 +309,7 @@ class OutlineArtifactBuilder(_OutlineBuilder):
             **located(reference),
             "size_bytes": self._measured.size,
             "line_count": block.line_count,
+            **self._read_as(kept),
             **self._parts(),
             "how_to_access": hints,
             "note": f"{again} {state}".lstrip(),

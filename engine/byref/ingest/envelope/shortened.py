@@ -53,7 +53,7 @@ class TruncatedBuilder(Builder):
         [measured, *more] = brief.blocks
         block = measured.piece.block
         alone = block if isinstance(block, Block) and not more else None
-        self._structured = alone is not None and measured.is_structured
+        self._structured = alone is not None and measured.is_structured and alone.reading is None
         self._about = brief.lines if self.budget >= _ABOUT_FROM else ""
         self._is_outline = brief.policy.envelope_form == "outline"
         self._reads_paths = brief.prepared.scope.reads_paths

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from byref.tabletext import dialects
-from byref.tabletext.kinds import Kind, kind_of, type_of
-from byref.tabletext.matcher import Matcher
-from byref.tabletext.result import Dialect, NotATable, Part, PartKind, Ragged, Row, Table, unique_names
-from byref.tabletext.rows import Line, Reader
+from byref_sandbox.tabletext import dialects
+from byref_sandbox.tabletext.kinds import Kind, kind_of, type_of
+from byref_sandbox.tabletext.matcher import Matcher
+from byref_sandbox.tabletext.result import Dialect, NotATable, Part, PartKind, Ragged, Row, Table, unique_names
+from byref_sandbox.tabletext.rows import Line, Reader
 
 MAX_RAGGED: Final = 0.1
 """Share of rows with more or fewer cells than the others; with more it is no table."""
@@ -217,6 +217,8 @@ class _Scan:
         for kinds, cell in zip(self._kinds, cells, strict=False):
             if "text" not in kinds:
                 kinds.add(kind_of(cell))
+            elif not cell or cell.isspace():
+                kinds.add("empty")
 
     def _is_known(self, cells: Sequence[str]) -> bool:
         """Whether a row is like those before it: no cell of it is of a kind that its column has not had."""

@@ -12,8 +12,8 @@ from typing import Final
 
 import re2
 
-from byref.tabletext.kinds import PATTERNS, Kind
-from byref.tabletext.result import Dialect
+from byref_sandbox.tabletext.kinds import PATTERNS, Kind
+from byref_sandbox.tabletext.result import Dialect
 
 MAX_COLUMNS: Final = 6_000
 """A table of more columns is read row by row: its expression would have too many states."""
@@ -54,8 +54,11 @@ def _cell(dialect: Dialect, kinds: set[Kind], *, lines: bool) -> bytes:
     quote = (dialect.quote or "").encode()
     mark, feeds = re2.escape(dialect.delimiter[:1].encode()), b"\r\n"
     if "text" in kinds:
+        # A cell of nothing is read by itself the first time, so that it is known exactly whether a column has any.
+        empty = "empty" in kinds
         if not quote:
-            return b"[^%s%s]*" % (mark, feeds)
+            any_cell = b"[^%s%s]*" % (mark, feeds)
+            return any_cell if empty else b" *[^%s%s \t]" % (mark, feeds) + any_cell
         inside = b"[^%s%s%s]" % (quote, b"\\\\" if dialect.escape == "backslash" else b"", b"" if lines else feeds)
         ways = [inside, quote + quote]
         if dialect.escape == "backslash":
@@ -66,7 +69,10 @@ def _cell(dialect: Dialect, kinds: set[Kind], *, lines: bool) -> bytes:
         # Where line feeds are counted by the quotes around them, no other quote may be there.
         bare = b"[^%s%s%s][^%s%s%s]*" % (quote, mark, feeds, quote if lines else b"", mark, feeds)
         last = quote + b"+" if dialect.escape == "none" else quote
-        return b"(?:(?:%s)?|%s(?:%s)*%s)" % (bare, quote, b"|".join(ways), last)
+        if empty:
+            return b"(?:(?:%s)?|%s(?:%s)*%s)" % (bare, quote, b"|".join(ways), last)
+        bare = b" *[^%s%s%s \t][^%s%s%s]*" % (quote, mark, feeds, quote if lines else b"", mark, feeds)
+        return b"(?:%s|%s(?:%s)+%s)" % (bare, quote, b"|".join(ways), last)
     patterns = [PATTERNS[kind].encode() for kind in sorted(kinds) if kind != "empty"]
     if dialect.delimiter[:1] in ".,":
         patterns = [PATTERNS[kind].encode() for kind in sorted(kinds) if kind not in ("empty", "comma")]

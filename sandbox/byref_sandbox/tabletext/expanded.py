@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from byref.tabletext.lines import COUNTS, Parts, Unbalanced, lines_of, made
-from byref.tabletext.result import NotATable, Row, Table
+from byref_sandbox.tabletext.lines import COUNTS, Parts, Unbalanced, lines_of, made
+from byref_sandbox.tabletext.result import NotATable, Row, Table
 
 _PSQL: Final = re.compile(r"-\[ RECORD \d+ \](?:-*\+?-*)|(?:┌─|├─|╔═|╠═|\+-)\[ RECORD \d+ \][-─═┬┼╤╪+]*[┐┤╗╣+]?")
 _MYSQL: Final = re.compile(r"\*{10,} \d+\. row \*{10,}")
@@ -37,7 +37,7 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
             parts.add("records", line.start, line.end)
     try:
         names = list(dict.fromkeys(name for record in _records(data) for name, _ in record))
-        read = partial(_rows, data, tuple(names))
+        read = partial(rows, data, tuple(names))
         return (made("expanded", names, len(names), parts, read),)
     except Unbalanced as unbalanced:
         return unbalanced.problem
@@ -76,7 +76,8 @@ def _records(data: bytes) -> Iterator[list[tuple[str, str]]]:
         yield record
 
 
-def _rows(data: bytes, names: tuple[str, ...]) -> Iterator[Row]:
+def rows(data: bytes, names: Sequence[str]) -> Iterator[Row]:
+    """Read the members of these names of each record once more."""
     for record in _records(data):
         members = dict(record)
         yield tuple(members.get(name) for name in names)

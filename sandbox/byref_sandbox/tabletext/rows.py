@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from byref.tabletext.result import Dialect
+from byref_sandbox.tabletext.result import Dialect
 
 _MAX_CELL_BYTES: Final = 1 << 20
 """Bytes that are looked through for the end of a quoted cell; half of it after each cell that has none, but never less than 4 KiB."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from byref.tabletext.kinds import Type
+from byref_sandbox.tabletext.kinds import Type
 
-Format = Literal["delimited", "box", "expanded", "markdown", "aligned", "ndjson"]
+Format = Literal["delimited", "box", "expanded", "markdown", "aligned"]
 PartKind = Literal["preamble", "header", "rule", "records", "ragged", "blank", "footer"]
 Row = tuple[str | None, ...]
 

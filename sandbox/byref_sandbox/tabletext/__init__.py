@@ -6,11 +6,13 @@ reads text only, and holds no more of it in memory than the text itself and the 
 - `dialects` finds how cells are divided and quoted; `delimited` reads such text, by matching rows with an expression (`matcher`)
   and those that differ one by one (`rows`);
 - `boxes` reads what psql and MySQL draw, and the tables of Markdown and reStructuredText; `aligned` reads columns that spaces
-  keep apart, as `df` and `kubectl` print them; `ndjson` reads a JSON object per line;
-- `kinds` says what the cells of a column are; `result` is what comes of all this.
+  keep apart, as `df` and `kubectl` print them; `expanded` records with a member on each line; `ndjson` a JSON object on each line;
+- `kinds` says what the cells of a column are; `result` is what comes of all this;
+- `reading` is how the records are read again, by whoever has the text, and `arrow` reads most of them faster.
 """
 
-from byref.tabletext.recognising import FORMATS, recognise
-from byref.tabletext.result import Dialect, NotATable, Part, Ragged, Recognised, Table
+from byref_sandbox.tabletext.reading import read
+from byref_sandbox.tabletext.recognising import FORMATS, recognise
+from byref_sandbox.tabletext.result import Dialect, NotATable, Part, Ragged, Recognised, Table
 
-__all__ = ["FORMATS", "Dialect", "NotATable", "Part", "Ragged", "Recognised", "Table", "recognise"]
+__all__ = ["FORMATS", "Dialect", "NotATable", "Part", "Ragged", "Recognised", "Table", "read", "recognise"]

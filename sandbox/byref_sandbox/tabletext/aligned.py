@@ -12,14 +12,14 @@ A rule of `=` or `-` below the header says where the columns begin.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
-from byref.tabletext.kinds import kind_of
-from byref.tabletext.lines import COUNTS, Line, Parts, Unbalanced, cut, lines_of, made
-from byref.tabletext.result import NotATable, Row, Table
+from byref_sandbox.tabletext.kinds import kind_of
+from byref_sandbox.tabletext.lines import COUNTS, Line, Parts, Unbalanced, cut, lines_of, made
+from byref_sandbox.tabletext.result import NotATable, Row, Table
 
 _MAX_BYTES: Final = 32 << 20
 _MAX_PREAMBLE: Final = 4
@@ -31,7 +31,22 @@ _QUANTITY: Final = re.compile(r"[-+]?\d[\d.,]*(?:[KMGTPEkmgtp]i?[Bb]?|B|%|[smhdw
 _RULE: Final = re.compile(r"\s*(?:[-=]+)(?:\s+[-=]+)*\s*")
 _LIST: Final = re.compile(r"\s*(?:[-*•>#]|\d+[.)])\s")
 
-Cut = Callable[[str], list[str] | None]
+
+class Cutting(NamedTuple):
+    """A way to cut a line into cells."""
+
+    way: Literal["words", "first words", "places"]
+    places: tuple[int, ...] = ()
+    """Where a terminal shows the second cell, the third, …; of the way `first words` only how many cells there are."""
+
+    def cells(self, line: str) -> list[str] | None:
+        """Return the cells of a line; None if it does not have as many."""
+        if self.way == "words":
+            return line.split()
+        if self.way == "places":
+            return [cell.strip() for cell in cut(line, self.places)]
+        cells = line.rstrip().split(None, self.places[0] - 1)
+        return cells if len(cells) == self.places[0] else None
 
 
 def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
@@ -83,7 +98,7 @@ def _header(head: Sequence[Line]) -> int | None:
     return None
 
 
-def _made(data: bytes, header: Line, names: list[str], body: list[Line], cutting: Cut) -> Table:
+def _made(data: bytes, header: Line, names: list[str], body: list[Line], cutting: Cutting) -> Table:
     parts = Parts()
     parts.add("preamble", 0, header.start)
     parts.add("header", header.start, header.end)
@@ -91,21 +106,22 @@ def _made(data: bytes, header: Line, names: list[str], body: list[Line], cutting
         parts.add("records", line.start, line.end)
     parts.add("blank", body[-1].end, len(data))
     return made(
-        "aligned", names, len(names), parts, partial(_rows, data, header.end, header.number + 1, body[-1].end, cutting)
+        "aligned", names, len(names), parts, partial(rows, data, header.end, header.number + 1, body[-1].end, cutting)
     )
 
 
-def _rows(data: bytes, start: int, number: int, end: int, cutting: Cut) -> Iterator[Row]:
+def rows(data: bytes, start: int, number: int, end: int, cutting: Cutting) -> Iterator[Row]:
+    """Read the records between two places once more; the first line has this number."""
     for line in lines_of(data[:end], start, number):
-        cells = cutting(line.text)
+        cells = cutting.cells(line.text)
         if cells is None:
             raise Unbalanced("the line does not fit the columns", line)
         yield tuple(cells)
 
 
-def _is_evident(names: list[str], body: list[Line], cutting: Cut) -> bool:
+def _is_evident(names: list[str], body: list[Line], cutting: Cutting) -> bool:
     """Whether this is no text that happens to have gaps: a column of quantities, or names in capitals."""
-    rows = [cells for line in body[:200] if (cells := cutting(line.text)) is not None]
+    rows = [cells for line in body[:200] if (cells := cutting.cells(line.text)) is not None]
     for column in range(len(names)):
         cells = [row[column] for row in rows if row[column]]
         if len(cells) > 1 and all(_QUANTITY.fullmatch(cell) or kind_of(cell) != "text" for cell in cells):
@@ -116,27 +132,22 @@ def _is_evident(names: list[str], body: list[Line], cutting: Cut) -> bool:
 # The ways to cut
 
 
-def _by_words(header: str, body: Sequence[str]) -> tuple[list[str], Cut] | None:
+def _by_words(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | None:
     names = header.split()
     if any(len(line.split()) != len(names) for line in body):
         return None
-    return names, str.split
+    return names, Cutting("words")
 
 
-def _by_first_words(header: str, body: Sequence[str]) -> tuple[list[str], Cut] | None:
+def _by_first_words(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | None:
     names = header.split()
     count = len(names)
     if any(len(line.split(None, count - 1)) != count for line in body):
         return None
-    return names, partial(_first_words, count)
+    return names, Cutting("first words", (count,))
 
 
-def _first_words(count: int, line: str) -> list[str] | None:
-    cells = line.rstrip().split(None, count - 1)
-    return cells if len(cells) == count else None
-
-
-def _by_gutters(header: str, body: Sequence[str]) -> tuple[list[str], Cut] | None:
+def _by_gutters(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | None:
     if not all(line.isascii() for line in body):
         return None
     width = max(len(header), *map(len, body))
@@ -161,11 +172,7 @@ def _by_gutters(header: str, body: Sequence[str]) -> tuple[list[str], Cut] | Non
             kept.append(name)
     if len(kept) < 2 or not all(kept[1:]) or any("  " in name for name in kept):
         return None
-    return kept, partial(_at_places, tuple(places[1:]))
-
-
-def _at_places(places: tuple[int, ...], line: str) -> list[str] | None:
-    return [cell.strip() for cell in cut(line, places)] if line.isascii() or len(places) else None
+    return kept, Cutting("places", tuple(places[1:]))
 
 
 def _ruled(data: bytes, head: Sequence[Line], at: int, rule: Line) -> tuple[Table, ...] | NotATable | None:
@@ -216,10 +223,6 @@ def _ruled(data: bytes, head: Sequence[Line], at: int, rule: Line) -> tuple[Tabl
             names,
             len(names),
             parts,
-            partial(_rows, data, below.end, below.number + 1, stop, partial(_ruled_cells, places)),
+            partial(rows, data, below.end, below.number + 1, stop, Cutting("places", places)),
         ),
     )
-
-
-def _ruled_cells(places: tuple[int, ...], line: str) -> list[str]:
-    return [cell.strip() for cell in cut(line, places)]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from byref.tabletext.kinds import Kind, kind_of, type_of
-from byref.tabletext.result import Format, NotATable, Part, PartKind, Row, Table, unique_names
+from byref_sandbox.tabletext.kinds import Kind, kind_of, type_of
+from byref_sandbox.tabletext.result import Format, NotATable, Part, PartKind, Row, Table, unique_names
 
 MAX_AROUND: Final = 40
 """Lines before or after a table that belong to its output; with more it is a document that has a table in it."""
@@ -45,7 +45,12 @@ def lines_of(data: bytes, start: int = 0, number: int = 1) -> Iterator[Line]:
     """The lines of a text in UTF-8, from one that begins at `start` and has this number."""
     while start < len(data):
         end = data.find(b"\n", start) + 1 or len(data)
-        yield Line(number, start, end, data[start:end].decode("utf-8", "surrogatepass").rstrip("\r\n"))
+        part = data[start:end]
+        try:
+            text = part.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:  # the data is the beginning of a text, and ends inside a character
+            text = part.decode("utf-8", "replace")
+        yield Line(number, start, end, text.rstrip("\r\n"))
         start, number = end, number + 1
 
 
@@ -94,8 +99,11 @@ def kinds_of(rows: Iterable[Row], width: int) -> tuple[int, list[set[Kind]]]:
     while chunk := list(islice(iterator, _CHUNK)):
         count += len(chunk)
         for column in range(width):
+            cells = {row[column] or "" for row in chunk}
             if "text" not in kinds[column]:
-                kinds[column].update(map(kind_of, {row[column] or "" for row in chunk}))
+                kinds[column].update(map(kind_of, cells))
+            elif not all(cells):
+                kinds[column].add("empty")
     return count, kinds
 
 

@@ -6,12 +6,11 @@ import codecs
 from collections.abc import Callable
 from typing import Final
 
-from byref.tabletext import aligned, boxes, delimited, expanded, ndjson
-from byref.tabletext.result import NotATable, Recognised, Table
+from byref_sandbox.tabletext import aligned, boxes, delimited, expanded
+from byref_sandbox.tabletext.result import NotATable, Recognised, Table
 
 _Read = Callable[[bytes], tuple[Table, ...] | NotATable | None]
 _READERS: Final[dict[str, _Read]] = {
-    "ndjson": ndjson.recognise,
     "expanded": expanded.recognise,
     "box": boxes.recognise,
     "aligned": aligned.recognise,

@@ -13,8 +13,18 @@ from functools import partial
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
-from byref.tabletext.lines import COUNTS, MAX_AROUND, Line, Parts, Unbalanced, cut, display_width, lines_of, made
-from byref.tabletext.result import Format, NotATable, Row, Table
+from byref_sandbox.tabletext.lines import (
+    COUNTS,
+    MAX_AROUND,
+    Line,
+    Parts,
+    Unbalanced,
+    cut,
+    display_width,
+    lines_of,
+    made,
+)
+from byref_sandbox.tabletext.result import Format, NotATable, Row, Table
 
 _RULE: Final = re.compile(
     r"\s*[-+|=:─━═│┃║┌┐└┘├┤┬┴┼┏┓┗┛┣┫┳┻╋┡┩╇╭╮╰╯╞╡╪╒╕╘╛╤╧╔╗╚╝╠╣╦╩╬ ]*[-─━═=]{1,}[-+|=:─━═│┃║┌┐└┘├┤┬┴┼┏┓┗┛┣┫┳┻╋┡┩╇╭╮╰╯╞╡╪╒╕╘╛╤╧╔╗╚╝╠╣╦╩╬ ]*"
@@ -30,7 +40,7 @@ _SQL_TYPES: Final = re.compile(
 )
 
 
-class _Layout(NamedTuple):
+class Layout(NamedTuple):
     """How a table is drawn."""
 
     format: Format
@@ -100,7 +110,7 @@ def _may_have_rule(data: bytes) -> bool:
     )
 
 
-def _first_rule(lines: list[Line]) -> tuple[int, _Layout] | None:
+def _first_rule(lines: list[Line]) -> tuple[int, Layout] | None:
     """The first rule of a table among lines, and how that table is drawn."""
     for at, line in enumerate(lines):
         text = line.text
@@ -112,7 +122,7 @@ def _first_rule(lines: list[Line]) -> tuple[int, _Layout] | None:
         if _MARKDOWN.fullmatch(text) and "|" in before and not set("+┼") & set(text) and "|" in text + before:
             columns = _markdown_cells(before)
             if "|" in stripped and len(_markdown_cells(text)) == len(columns):
-                return at, _Layout("markdown", "|", len(columns), (), before.strip().startswith("|"), False)
+                return at, Layout("markdown", "|", len(columns), (), before.strip().startswith("|"), False)
             continue
         crossings = [place for place, mark in _shown(text) if mark in _CROSSINGS]
         if after and after.lstrip()[:1] in _BARS and stripped[0] in "+┌┏╭╒╔|├┣":
@@ -120,10 +130,10 @@ def _first_rule(lines: list[Line]) -> tuple[int, _Layout] | None:
             places = [place for place, mark in _shown(after) if mark == bar]
             inner = tuple(place for place in _crossings_of(text) if place)[:-1]
             if len(places) >= 2:
-                return at, _Layout("box", bar, len(inner) + 1, _crossings_of(text), True, False)
+                return at, Layout("box", bar, len(inner) + 1, _crossings_of(text), True, False)
         elif crossings and before and stripped[0] in "-─" and any(bar in before for bar in _BARS):
             bar = next(bar for bar in _BARS if bar in before)
-            return at, _Layout("box", bar, len(crossings) + 1, tuple(crossings), False, False)
+            return at, Layout("box", bar, len(crossings) + 1, tuple(crossings), False, False)
     return None
 
 
@@ -147,7 +157,7 @@ def _markdown_cells(text: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", text)]
 
 
-def _table(data: bytes, lines: list[Line], found: tuple[int, _Layout], start: int) -> tuple[Table, int, int]:
+def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int) -> tuple[Table, int, int]:
     """Read the table whose first rule was found; returns it, where it ends, and the number of the line there."""
     at, layout = found
     parts = Parts()
@@ -187,7 +197,7 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, _Layout], start: in
         layout = layout._replace(is_grid=_is_grid(data, body))
     end, number = _end(data, body, lines[at].number, layout, parts)
     last = next(part for part in reversed(parts.made) if part.kind in ("records", "rule", "header"))
-    read = partial(_rows, data, body, last.end, layout)
+    read = partial(rows, data, body, last.end, layout)
     return made(layout.format, header, layout.width, parts, read), end, number
 
 
@@ -215,7 +225,7 @@ def _is_grid(data: bytes, body: int) -> bool:
     return len(rules) >= 2 and len(rows) > 1 and all(after - before > 1 for before, after in pairwise(rules))
 
 
-def _end(data: bytes, body: int, number: int, layout: _Layout, parts: Parts) -> tuple[int, int]:
+def _end(data: bytes, body: int, number: int, layout: Layout, parts: Parts) -> tuple[int, int]:
     """Add the records and what follows them to the parts; returns where that ends, and the number of the line there."""
     at, footers = body, 0
     in_footer = False
@@ -241,13 +251,13 @@ def _end(data: bytes, body: int, number: int, layout: _Layout, parts: Parts) -> 
     return at, number
 
 
-def _is_row(text: str, layout: _Layout) -> bool:
+def _is_row(text: str, layout: Layout) -> bool:
     if layout.is_framed:
         return text.lstrip()[:1] == layout.bar
     return layout.bar in text
 
 
-def _cells(line: Line, layout: _Layout) -> list[str]:
+def _cells(line: Line, layout: Layout) -> list[str]:
     """The cells of a row, with their blanks."""
     text = line.text
     if layout.is_framed:
@@ -270,7 +280,7 @@ def _cells(line: Line, layout: _Layout) -> list[str]:
     raise Unbalanced(f"the row has {len(cells)} cells, the table {layout.width} columns", line)
 
 
-def _rows(data: bytes, start: int, end: int, layout: _Layout) -> Iterator[Row]:
+def rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
     """Read the records between two places."""
     open_row: list[str] | None = None
     were: list[bool] = []

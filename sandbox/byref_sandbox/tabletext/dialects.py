@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
-from byref.tabletext.kinds import kind_of
-from byref.tabletext.result import Dialect
-from byref.tabletext.rows import Reader
+from byref_sandbox.tabletext.kinds import kind_of
+from byref_sandbox.tabletext.result import Dialect
+from byref_sandbox.tabletext.rows import Reader
 
 DELIMITERS: Final = (",", "\t", ";", "|", ", ", "~", "^", "\x1f", "\x01", ":", " ")
 """What may divide cells, in the order of preference where two do equally well."""
@@ -64,8 +64,8 @@ def newline_of(data: bytes) -> Literal["\n", "\r\n", "\r"]:
     return "\r" if returns > feeds else "\n"
 
 
-def candidates(data: bytes, newline: str) -> list[str]:
-    """The delimiters that about as often come in most of the first lines; none for most text that is no table."""
+def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
+    """The delimiters that about as often come in most of the first lines; none for most text that is no table, unless it is known to be one."""
     head = data[:_FIRST_BYTES]
     if b'"' in head or b"'" in head:
         head = _QUOTED.sub(b"", head)
@@ -78,7 +78,7 @@ def candidates(data: bytes, newline: str) -> list[str]:
     chosen = []
     for delimiter in DELIMITERS:
         mark = delimiter.encode()
-        if mark not in head or (delimiter in WEAK and not _may_be_names(lines[0], mark)):
+        if mark not in head or (delimiter in WEAK and not force and not _may_be_names(lines[0], mark)):
             continue
         counts = Counter([line.count(mark) for line in lines])
         del counts[0]
@@ -101,7 +101,7 @@ def detect(data: bytes, *, force: bool = False) -> Found | None:
     With `force` the text is known to be delimited, and the best dialect is returned, however little speaks for it.
     """
     newline = newline_of(data)
-    delimiters = candidates(data, newline)
+    delimiters = candidates(data, newline, force=force)
     if force and not SURE.intersection(delimiters):
         delimiters = [*DELIMITERS[:4], *delimiters]
     best: Found | None = None

@@ -1,0 +1,70 @@
+"""Tables in text as Arrow reads them, many times faster than cell by cell; None where its rules are not those of the text."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from byref_sandbox.tabletext.reading import FALSE, ORDERS, TRUE, Delimited, Table
+
+_TYPES: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+_BLOCK_BYTES: Final = 1 << 24
+
+
+def read(table: Table, source: bytes) -> Any:
+    """Return a table as Arrow's, with dates as texts in ISO 8601; None where its rows have to be read one by one."""
+    if not isinstance(table.how, Delimited):
+        return None
+    dialect, spans = table.how.dialect, table.how.spans
+    if len(dialect.delimiter) != 1 or not dialect.delimiter.isascii() or dialect.newline == "\r":
+        return None
+    if len(spans) != 1 or not spans[0].is_strict or (not source.isascii() and not _is_utf8(source)):
+        return None
+    [span] = spans
+    part = memoryview(source)[span.start : span.end]
+    if dialect.escape != "doubled" and dialect.quote and source.find(dialect.quote.encode(), span.start, span.end) >= 0:
+        return None
+    names = [column.name for column in table.columns]
+    commas = {column.notation == "1,5" for column in table.columns if column.type == "number"}
+    if len(commas) > 1:
+        return None
+    try:
+        found = csv.read_csv(
+            pa.BufferReader(pa.py_buffer(part)),
+            read_options=csv.ReadOptions(use_threads=False, column_names=names, block_size=_BLOCK_BYTES),
+            parse_options=csv.ParseOptions(
+                delimiter=dialect.delimiter,
+                quote_char=dialect.quote or False,
+                newlines_in_values=bool(dialect.quote),
+                ignore_empty_lines=False,
+            ),
+            convert_options=csv.ConvertOptions(
+                column_types={column.name: _TYPES.get(column.type, pa.string()) for column in table.columns},
+                null_values=[""],
+                true_values=TRUE,
+                false_values=FALSE,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+                decimal_point="," if True in commas else ".",
+            ),
+        )
+    except pa.ArrowInvalid:  # a blank cell of a column of numbers, say
+        return None
+    if len(found) != table.rows:
+        return None
+    for at, column in enumerate(table.columns):
+        if column.notation in ORDERS:
+            days = pc.strptime(found.column(at), ORDERS[column.notation], "s")
+            found = found.set_column(at, column.name, pc.strftime(days, "%Y-%m-%d"))
+    return found
+
+
+def _is_utf8(source: bytes) -> bool:
+    try:
+        str(source, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

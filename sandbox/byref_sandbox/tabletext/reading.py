@@ -1,0 +1,364 @@
+"""How the tables of a text are read again: what was recognised, written once, so that nobody has to recognise it twice.
+
+A reading is JSON of our own, stored beside the text. It names the bytes that hold records, how their cells are divided, and the
+columns with their types. With it, any later release gives the same records.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, zip_longest
+from typing import Any, Final, cast
+
+import msgspec
+
+from byref_sandbox import jsontext
+from byref_sandbox.tabletext import aligned, boxes, expanded, ndjson, result
+from byref_sandbox.tabletext.kinds import kind_of, type_of
+from byref_sandbox.tabletext.result import Dialect, Recognised, unique_names
+from byref_sandbox.tabletext.rows import Reader
+
+EXTRA: Final = "extra"
+"""The member of a ragged record that holds its cells beyond the last column; or all of its cells, if one is not of its column's
+type. A number is behind it where a column has the name."""
+_LONG_BYTES: Final = 1 << 17
+"""Bytes of a table of which not all records are read to show some."""
+_TAIL_BYTES: Final = 1 << 14
+"""Bytes before the end in which the last place is."""
+_TRIES: Final = 1_000
+"""Lines after a place that are tried."""
+
+ORDERS: Final = {
+    "day/month/year": "%d/%m/%Y",
+    "month/day/year": "%m/%d/%Y",
+    "day.month.year": "%d.%m.%Y",
+    "month.day.year": "%m.%d.%Y",
+}
+"""Notations of dates, which records have as ISO 8601 writes them."""
+
+TRUE: Final = ("true", "True", "TRUE")
+FALSE: Final = ("false", "False", "FALSE")
+_LARGE_BYTES: Final = 1 << 16
+"""From here on Arrow reads a table, if it can."""
+
+Records = list[dict[str, Any]]
+
+
+class Span(msgspec.Struct, array_like=True, frozen=True):
+    """Bytes that hold records."""
+
+    start: int
+    end: int
+    is_strict: bool
+    """Whether all their quotes are as they should be."""
+
+
+class Column(msgspec.Struct, array_like=True, frozen=True):
+    """A column: its name, its type, and how its values are written where that is not JSON's or ISO 8601's way."""
+
+    name: str
+    type: str
+    notation: str = ""
+
+
+class Delimited(msgspec.Struct, frozen=True, tag="delimited"):
+    """Where the records of delimited text are, and how their cells are divided."""
+
+    dialect: Dialect
+    spans: tuple[Span, ...]
+
+
+class Drawn(msgspec.Struct, frozen=True, tag="drawn"):
+    """Where the rows of a drawn table are, and how they are drawn."""
+
+    start: int
+    end: int
+    layout: boxes.Layout
+
+
+class Aligned(msgspec.Struct, frozen=True, tag="aligned"):
+    """Where the lines of aligned columns are, and how they are cut."""
+
+    start: int
+    number: int
+    end: int
+    cutting: aligned.Cutting
+
+
+class Expanded(msgspec.Struct, frozen=True, tag="expanded"):
+    """Records with a member on each line."""
+
+
+How = Delimited | Drawn | Aligned | Expanded
+
+
+class Table(msgspec.Struct, array_like=True, frozen=True):
+    """A table: its columns, and how its records are found in the text."""
+
+    name: str
+    rows: int
+    columns: tuple[Column, ...]
+    how: How
+
+    @property
+    def size(self) -> int:
+        """The bytes of its records, if it is delimited text."""
+        return sum(span.end - span.start for span in self.how.spans) if isinstance(self.how, Delimited) else 0
+
+
+class Reading(msgspec.Struct, array_like=True, frozen=True):
+    """The tables of a text in some encoding; none if it has a JSON object on each line."""
+
+    encoding: str
+    tables: tuple[Table, ...]
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the text is one table; otherwise the value is an object of tables by name."""
+        return len(self.tables) == 1
+
+
+JSON_LINES: Final = Reading("utf-8", ())
+
+
+def reading_of(recognised: Recognised) -> Reading:
+    """Return how the tables that were recognised are read."""
+    tables = [
+        Table(
+            f"table_{number}",
+            table.rows,
+            tuple(
+                Column(name, type_.name, type_.notation) for name, type_ in zip(table.names, table.types, strict=True)
+            ),
+            _how(table),
+        )
+        for number, table in enumerate(recognised.tables, 1)
+    ]
+    return Reading(recognised.encoding, tuple(tables))
+
+
+def _how(table: result.Table) -> How:
+    _, *arguments = table.read.args  # type: ignore[attr-defined]  # of `partial`: the first is the text
+    match table.format:
+        case "delimited":
+            segments, dialect = arguments
+            return Delimited(dialect, tuple(_spans(segments)))
+        case "box" | "markdown":
+            return Drawn(*arguments)
+        case "aligned":
+            return Aligned(*arguments)
+        case "expanded":
+            return Expanded()
+
+
+def _spans(segments: Sequence[tuple[int, int, object]]) -> Iterator[Span]:
+    """Yield the bytes of records, those that follow one another and are read alike together."""
+    for is_strict, some in groupby(segments, lambda segment: segment[2] is None):
+        start = end = -1
+        for segment in some:
+            if segment[0] != end:
+                if end >= 0:
+                    yield Span(start, end, is_strict)
+                start = segment[0]
+            end = segment[1]
+        yield Span(start, end, is_strict)
+
+
+def to_text(reading: Reading) -> str:
+    """Return a reading as it is stored."""
+    return msgspec.json.encode(reading).decode()
+
+
+def from_text(text: str) -> Reading:
+    """Return the reading that `to_text` wrote; raise ValueError for any other text."""
+    return msgspec.json.decode(text, type=Reading)
+
+
+def read(text: str, data: bytes) -> Records | dict[str, Records]:
+    """Return the records of a text by a stored reading: those of its only table, or those of each table by its name."""
+    reading = from_text(text)
+    if not reading.tables:
+        return cast(Records, jsontext.decode(ndjson.joined(data) or b"[]"))
+    source = decoded(reading, data)
+    found = {table.name: records(table, source) for table in reading.tables}
+    return next(iter(found.values())) if reading.is_one else found
+
+
+def records(table: Table, source: bytes) -> Records:
+    """Return the records of a table, with numbers and truth values as such, dates as ISO 8601 writes them, and None for empty cells."""
+    names = [column.name for column in table.columns]
+    if table.size >= _LARGE_BYTES:
+        from byref_sandbox.tabletext import arrow
+
+        if (found := arrow.read(table, source)) is not None:
+            return [dict(zip(names, row, strict=True)) for row in zip(*map(_values, found.columns), strict=True)]
+    columns, extra = cells(table, source)
+    values = [values_of(column, column_cells) for column, column_cells in zip(table.columns, columns, strict=True)]
+    made: Records = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+    if extra:
+        [*_, name] = unique_names([*names, EXTRA], len(names) + 1)
+        for at, more in extra.items():
+            made[at][name] = more
+    return made
+
+
+def cells(table: Table, source: bytes) -> tuple[list[Sequence[str | None]], dict[int, list[str]]]:
+    """Return the cells of each column, None where a ragged row has none, and the further cells of such rows."""
+    width = len(table.columns)
+    rows: list[Sequence[Any]] = list(_rows(table, source))
+    extra: dict[int, list[str]] = {}
+    for at, row in enumerate(rows):
+        if len(row) != width:
+            fitting = row[:width] if all(map(_fits, row, table.columns)) else []
+            rows[at] = fitting
+            if more := row[len(fitting) :]:
+                extra[at] = list(more)
+    columns = list(zip_longest(*rows)) if rows else []
+    columns += [(None,) * len(rows)] * (width - len(columns))
+    return columns, extra  # type: ignore[return-value]
+
+
+def _values(column: Any) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def places(table: Table, source: bytes, count: int) -> list[int]:
+    """Return where some records begin, spread evenly, the first and one near the end among them.
+
+    None if the table is short, or if a place in it does not tell whether it is inside quotes.
+    """
+    if not isinstance(table.how, Delimited):
+        return []
+    dialect = table.how.dialect
+    [span, *more] = table.how.spans or (Span(0, 0, False),)
+    size = span.end - span.start
+    if more or not span.is_strict or dialect.escape == "backslash" or size < _LONG_BYTES:
+        return []
+    quote, newline = (dialect.quote or "").encode(), dialect.newline.encode()
+    found, quotes, counted = [span.start], 0, span.start
+    for number in range(1, count):
+        at = span.start + (size - _TAIL_BYTES) * number // (count - 1)
+        for _ in range(_TRIES):
+            at = source.find(newline, at, span.end) + len(newline)
+            if at < len(newline) or at >= span.end:
+                return []
+            if quote:
+                quotes += source.count(quote, counted, at)
+                counted = at
+            if quotes % 2 == 0:  # between two records, each quote that was opened is closed
+                found.append(at)
+                break
+    return found if len(found) == count else []
+
+
+def records_at(table: Table, source: bytes, start: int, most: int | None = None) -> Records:
+    """Return the records from a place on: all of them, or those that begin within `most` bytes."""
+    assert isinstance(table.how, Delimited)
+    end = table.how.spans[-1].end
+    if most is not None:
+        reader, at = Reader(source, table.how.dialect), start
+        while at < min(end, start + most):
+            at = reader.read(at).end
+        end = at
+    how = Delimited(table.how.dialect, (Span(start, end, True),))
+    return records(msgspec.structs.replace(table, how=how), source)
+
+
+def values_of(column: Column, texts: Sequence[str | None]) -> list[Any]:
+    """Return the values of a column's cells."""
+    convert = _CONVERT.get(column.type)
+    if column.notation == "1,5":
+        convert = _comma
+    elif (order := ORDERS.get(column.notation)) is not None:
+        convert = _iso(order)
+    if convert is None:
+        return [None if not text or text.isspace() else text for text in texts]
+    try:
+        return list(map(convert, texts))  # type: ignore[arg-type]  # most columns have no empty cells
+    except (LookupError, ValueError, TypeError, AttributeError):
+        return [convert(text) if text and not text.isspace() else None for text in texts]
+
+
+def _fits(cell: str, column: Column) -> bool:
+    """Whether a cell of a ragged row is of its column's type."""
+    kind = kind_of(cell)
+    if column.type in ("text", "empty") or kind == "empty":
+        return column.type != "empty" or kind == "empty"
+    type_ = type_of({kind})
+    return type_[:2] == (column.type, column.notation) or (column.type == "number" and type_.name == "integer")
+
+
+def _rows(table: Table, source: bytes) -> Iterator[Sequence[Any]]:
+    match table.how:
+        case Delimited():
+            return _delimited(table.how, len(table.columns), source)
+        case Drawn(start, end, layout):
+            return boxes.rows(source, start, end, layout)
+        case Aligned(start, number, end, cutting):
+            return aligned.rows(source, start, number, end, cutting)
+        case Expanded():
+            return expanded.rows(source, [column.name for column in table.columns])
+
+
+def _delimited(how: Delimited, width: int, source: bytes) -> Iterator[list[str]]:
+    dialect = how.dialect
+    reader = Reader(source, dialect)
+    quote = (dialect.quote or "").encode()
+    is_plain_csv = len(dialect.delimiter) == 1 and dialect.escape != "backslash" and dialect.newline != "\r"
+    for span in how.spans:
+        part = source[span.start : span.end]
+        if span.is_strict and (not quote or quote not in part):
+            lines = part.decode("utf-8", "surrogatepass").split(dialect.newline)
+            if not lines[-1]:
+                lines.pop()
+            yield from (one.split(dialect.delimiter) for one in lines)
+        elif span.is_strict and is_plain_csv and len(part) < csv.field_size_limit():
+            text = part.decode("utf-8", "surrogatepass")
+            yield from csv.reader(_lines(text), delimiter=dialect.delimiter, quotechar=dialect.quote)
+        else:
+            at = span.start
+            while at < span.end:
+                line = reader.read(at, None if span.is_strict else width)
+                yield line.cells
+                at = line.end
+
+
+def _lines(text: str) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
+def decoded(reading: Reading, data: bytes) -> bytes:
+    """Return a text in UTF-8, which the places of a reading are in."""
+    if reading.encoding == "utf-8":
+        return data.removeprefix(codecs.BOM_UTF8)
+    return data.decode(reading.encoding, "replace").encode("utf-8", "surrogatepass")
+
+
+def _comma(text: str) -> float:
+    return float(text.replace(",", "."))
+
+
+def _iso(order: str) -> Callable[[str], str]:
+    day, month = (0, 1) if order.startswith("%d") else (1, 0)
+    mark = order[2]
+
+    def convert(text: str) -> str:
+        parts = text.strip().split(mark)
+        return f"{parts[2]}-{parts[month]:0>2}-{parts[day]:0>2}"
+
+    return convert
+
+
+def _boolean(text: str) -> bool:
+    return _TRUTHS[text.strip()]
+
+
+_TRUTHS: Final = {word: word in TRUE for word in (*TRUE, *FALSE)}
+_CONVERT: Final[dict[str, Callable[[str], Any]]] = {"integer": int, "number": float, "boolean": _boolean}

@@ -1,0 +1,126 @@
+"""Documents with tables: described and bound as their records, while the document itself is stored beside them."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from byref import Engine, Policy, Session
+
+FRAME = pd.DataFrame(
+    {
+        "id": range(1_500),
+        "code": [f"{n:05d}" for n in range(1_500)],
+        "city": ["Oslo", "Rome", "Lima"] * 500,
+        "amount": [n / 4 for n in range(1_500)],
+        "day": [f"2026-{1 + n % 12:02d}-{1 + n % 28:02d}" for n in range(1_500)],
+    }
+)
+RECORDS: list[dict[str, Any]] = FRAME.to_dict("records")
+
+
+def parquet() -> bytes:
+    file = io.BytesIO()
+    FRAME.to_parquet(file)
+    return file.getvalue()
+
+
+def excel() -> bytes:
+    file = io.BytesIO()
+    with pd.ExcelWriter(file) as book:
+        FRAME.to_excel(book, sheet_name="Sales", index=False)
+    return file.getvalue()
+
+
+def database() -> bytes:
+    connection = sqlite3.connect(":memory:")
+    FRAME.to_sql("sales", connection, index=False)
+    return connection.serialize()
+
+
+def page() -> str:
+    return f"<!doctype html><html><body>{FRAME.to_html(index=False)}</body></html>"
+
+
+def elements() -> str:
+    rows = "".join(
+        "<sale>" + "".join(f"<{key}>{value}</{key}>" for key, value in row.items()) + "</sale>" for row in RECORDS
+    )
+    return f"<?xml version='1.0'?><sales>{rows}</sales>"
+
+
+DOCUMENTS = {"Parquet": parquet, "Excel": excel, "SQLite": database, "HTML": page, "XML": elements}
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_its_records_are_bound_and_the_document_is_kept(session: Session, kind: str) -> None:
+    document = DOCUMENTS[kind]()
+    result = session.process(document, tool="get_sales")
+    assert (result.route, result.envelope and result.envelope["variables"]) == (
+        "variables",
+        {"get_sales": "array(1500) of object(5 keys)"},
+    )
+    records, whole = result.artifacts
+    assert session.variable("get_sales").value() == records.value == RECORDS
+    assert whole.value == document
+    assert result.envelope is not None
+    assert result.envelope["read_as"].startswith(kind) and whole.id in result.envelope["read_as"]
+    run = session.run(f"df(get_sales).groupby('city').amount.sum().to_dict()['Oslo'], len({whole.id})")
+    assert run.value == [FRAME[FRAME.city == "Oslo"].amount.sum(), len(document)]
+
+
+def test_several_sheets_are_tables_by_name(session: Session) -> None:
+    file = io.BytesIO()
+    with pd.ExcelWriter(file) as book:
+        FRAME.to_excel(book, sheet_name="Sales of May", index=False)
+        FRAME.head(20).to_excel(book, sheet_name="Costs", index=False)
+    result = session.process(file.getvalue(), tool="get_book")
+    assert {variable.name for variable in result.variables} == {"get_book", "Sales_of_May", "Costs"}
+    assert session.run("len(Sales_of_May), len(Costs), list(get_book)").value == [1_500, 20, ["Sales_of_May", "Costs"]]
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(tables="off"), Policy.variables(), Policy(per_tool={"get_sales": {"format": "text"}})]
+)
+def test_a_host_may_leave_documents_as_they_are(local: Engine, tenant: str, policy: Policy) -> None:
+    session = local.session("s", tenant=tenant, policy=policy)
+    [artifact] = session.process(parquet(), tool="get_sales").artifacts
+    assert artifact.value == parquet()
+
+
+def test_where_no_tool_reads_tables_it_is_a_document(local: Engine, tenant: str) -> None:
+    session = local.session("s", tenant=tenant, tools=[])
+    result = session.process(parquet(), tool="get_sales")
+    assert result.route == "placeholder" and [artifact.kind for artifact in result.artifacts] == ["document"]
+
+
+HOSTILE = {
+    "cut": lambda: parquet()[:-200],
+    "a lying footer": lambda: parquet()[:-8] + b"\xff\xff\xff\x7fPAR1",
+    "entities": lambda: (
+        "<!DOCTYPE x ["
+        + "".join(f"<!ENTITY e{n} '&e{n - 1};&e{n - 1};'>" for n in range(1, 40))
+        + "]><x>&e39;</x>"
+        + "x" * 60_000
+    ),
+    "no table": lambda: b"PK\x03\x04" + b"\0" * 60_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_cannot_be_read_stays_what_it_is_and_the_turn_goes_on(session: Session, name: str) -> None:
+    document = HOSTILE[name]()
+    result = session.process(document, tool="get_sales")
+    assert result.route in ("placeholder", "truncate", "wholesale")
+    assert [artifact.value for artifact in result.artifacts] == [document]
+    assert session.process(parquet(), tool="get_more").route == "variables"
+
+
+def test_a_repeated_call_is_answered_as_before(session: Session) -> None:
+    document = excel()
+    first, again = (session.process(document, tool="get_sales", call_id="c") for _ in range(2))
+    assert (first.step, first.content) == (again.step, again.content)

@@ -1,0 +1,232 @@
+"""Text that is a table: described, bound and read as one, while the text itself stays what is stored."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from typing import Any
+
+import pytest
+
+from byref import Engine, Policy, Session
+
+NAMES = ["id", "name", "city", "price", "day", "paid", "note"]
+
+
+def orders(count: int, seed: int = 1) -> list[dict[str, Any]]:
+    chance = random.Random(seed)
+    return [
+        {
+            "id": n + seed,
+            "name": f'customer "{n % 97}"' if n % 5 == 0 else f"customer {n % 97}",
+            "city": chance.choice(["Oslo", "Rome", "Lima"]),
+            "price": round(chance.random() * 1_000, 2),
+            "day": f"2026-{1 + n % 12:02d}-{1 + n % 28:02d}",
+            "paid": n % 3 == 0,
+            "note": None if n % 4 == 0 else "left, at the\ndoor" if n % 4 == 1 else "said nothing",
+        }
+        for n in range(count)
+    ]
+
+
+def written(rows: list[dict[str, Any]], **dialect: Any) -> str:
+    file = io.StringIO()
+    writer = csv.DictWriter(file, rows[0].keys(), **dialect)
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+DIALECTS: dict[str, dict[str, Any]] = {
+    "commas": {},
+    "tabs": {"delimiter": "\t"},
+    "semicolons": {"delimiter": ";", "lineterminator": "\n"},
+    "bars": {"delimiter": "|", "quoting": csv.QUOTE_ALL},
+}
+
+
+@pytest.mark.parametrize("count", [600, 6_000])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_code_jq_sql_and_references_read_records(session: Session, dialect: str, count: int) -> None:
+    rows = orders(count)
+    text = written(rows, **DIALECTS[dialect])
+    result = session.process(text, tool="get_orders")
+    assert result.route == "variables"
+    [variable] = result.variables
+    assert (variable.name, variable.shape) == ("get_orders", f"array({count}) of object(7 keys)")
+    assert variable.value() == rows
+    assert variable.artifact.value == text == variable.artifact.text
+    run = session.run(
+        "type(get_orders).__name__, len(get_orders), get_orders[1], round(sum(r['price'] for r in get_orders), 2)"
+    )
+    assert run.value == ["list", count, rows[1], round(sum(row["price"] for row in rows), 2)]
+    assert session.run("get_orders[-1]['id'], [str(t) for t in df(get_orders).dtypes]").value == [
+        rows[-1]["id"],
+        ["int64", "str", "str", "float64", "datetime64[us]", "bool", "str"],
+    ]
+    jq = session.call("artifact_jq", {"artifact_id": "get_orders", "expression": "map(select(.paid)) | length"})
+    assert jq.text == str(sum(row["paid"] for row in rows))
+    assert session.resolve({"rows": "$get_orders"}) == {"rows": rows}
+    assert session.resolve({"one": "$get_orders[3].city"}) == {"one": rows[3]["city"]}
+
+
+def test_sql_reads_it_as_a_table(local: Engine, tenant: str) -> None:
+    session = local.session("s", tenant=tenant, tools=["artifact_sql", "artifact_grep", "artifact_read"])
+    rows = orders(500)
+    session.process(written(rows), tool="get_orders")
+    reply = session.call("artifact_sql", {"query": "SELECT city, count(*) AS n FROM get_orders GROUP BY 1 ORDER BY 1"})
+    for city in ("Lima", "Oslo", "Rome"):
+        assert f"{city} | {sum(row['city'] == city for row in rows)}" in reply.text
+
+
+def test_lines_and_grep_read_what_the_tool_wrote(session: Session) -> None:
+    text = written(orders(300))
+    [variable] = session.process(text, tool="get_orders").variables
+    assert (
+        "1| id,name,city,price,day,paid,note"
+        in session.call("artifact_read", {"artifact_id": "get_orders", "end_line": 1}).text
+    )
+    assert "[1 match" in session.call("artifact_grep", {"artifact_id": "get_orders", "pattern": "^7,"}).text
+    assert session.run(f"{variable.artifact.id}[:20]").value == text[:20]
+
+
+def test_a_tool_that_takes_text_gets_the_text(session: Session) -> None:
+    text = written(orders(300))
+    session.process(text, tool="get_orders")
+    schema = {"type": "object", "properties": {"csv": {"type": "string"}, "rows": {"type": "array"}}}
+    got = session.resolve({"csv": "$get_orders", "rows": "$get_orders"}, schema=schema)
+    assert got["csv"] == text and got["rows"] == orders(300)
+
+
+def test_the_envelope_says_what_it_says_of_records(session: Session) -> None:
+    envelope = session.process(written(orders(300)), tool="get_orders").envelope
+    assert envelope is not None
+    assert envelope["schema"] == "[300 of {id:int,(name,city,day):str,price:num,paid:bool,note:str|null}]"
+    assert envelope["read_as"] == "CSV"
+    assert envelope["preview"][0] == orders(300)[0] or envelope["preview"][1] == orders(300)[1]
+
+
+def test_the_envelope_says_what_is_in_no_record(session: Session) -> None:
+    lines = written(orders(900), delimiter=";", lineterminator="\n").splitlines()
+    text = "\n".join(["Orders of the year", "", *lines, "1;x", "Total of 900 orders"])
+    envelope = session.process(text, tool="get_orders").envelope
+    assert envelope is not None
+    assert envelope["read_as"].startswith('CSV with ";"; preamble "Orders of the year"')
+    assert "Total of 900 orders" in envelope["read_as"] or "ragged" in envelope["read_as"]
+
+
+def test_values_stay_text_where_anything_would_go(session: Session) -> None:
+    lines = ["code,big,day,rate,mixed"]
+    lines += [f"00{n},{10**17 + n},0{1 + n % 9}/0{1 + n % 9}/2026,NA,{n}" for n in range(1_500)] + [
+        "007,1,01/02/2026,NA,x"
+    ]
+    session.process("\n".join(lines), tool="codes")
+    value = session.variable("codes").value()
+    assert isinstance(value, list)
+    assert value[0] == {"code": "000", "big": "100000000000000000", "day": "01/01/2026", "rate": "NA", "mixed": "0"}
+    assert value[-1]["mixed"] == "x"
+
+
+@pytest.mark.parametrize("tables", ["auto", "off"])
+def test_what_passes_whole_is_kept_as_a_table_too(local: Engine, tenant: str, tables: str) -> None:
+    session = local.session("s", tenant=tenant, policy=Policy(tables=tables))
+    text = written(orders(40))
+    result = session.process(text, tool="get_orders")
+    assert (result.route, result.content) == ("inline", text)
+    assert session.variable("get_orders").value() == (orders(40) if tables == "auto" else text)
+
+
+@pytest.mark.parametrize("preset", ["variables", "references", "pointers", "previews"])
+def test_presets_leave_text_as_it_is(local: Engine, tenant: str, preset: str) -> None:
+    session = local.session("s", tenant=tenant, policy=getattr(Policy, preset)())
+    text = written(orders(3_000))
+    result = session.process(text, tool="get_orders")
+    assert all(artifact.value == artifact.parsed == text for artifact in result.artifacts)
+
+
+def test_a_tool_may_say_what_its_text_is(local: Engine, tenant: str) -> None:
+    codes, rows = "\n".join(f"{n} {n * 7}" for n in range(4_000)), written(orders(500))
+    policy = Policy(per_tool={"get_codes": {"format": "csv", "tables": "off"}, "get_text": {"format": "text"}})
+    session = local.session("s", tenant=tenant, policy=policy)
+    session.process(codes, tool="get_codes")
+    assert session.variable("get_codes").value() == [{"column_1": n, "column_2": n * 7} for n in range(4_000)]
+    session.process(rows, tool="get_text")
+    assert session.variable("get_text").value() == rows
+
+
+def test_lines_of_json_are_records(session: Session) -> None:
+    rows = orders(2_000)
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    result = session.process(text, tool="get_orders")
+    assert result.envelope is not None and result.envelope["read_as"] == "JSON lines"
+    assert session.variable("get_orders").value() == rows and result.artifacts[0].value == text
+    assert session.run("len(get_orders), df(get_orders).price.sum() > 0").value == [2_000, True]
+    assert session.call("artifact_jq", {"artifact_id": "get_orders", "expression": "length"}).text == "2000"
+    broken = session.process(text + "{'x'\n", tool="get_more")
+    assert broken.route == "truncate" and "line 2001" in str(session.explain(broken.step))
+
+
+TERMINALS = {
+    "psql": (
+        " id | city | total \n----+------+-------\n"
+        + "".join(f" {n:>4} | Oslo | {n / 4} \n" for n in range(3_000))
+        + "(3000 rows)\n\n",
+        "a drawn table",
+    ),
+    "mysql": (
+        "+------+------+-------+\n| id   | city | total |\n+------+------+-------+\n"
+        + "".join(f"| {n:>4} | Oslo | {n / 4:>7} |\n" for n in range(3_000))
+        + "+------+------+-------+\n",
+        "a drawn table",
+    ),
+    "markdown": (
+        "| id | city | total |\n|---|---|---|\n" + "".join(f"| {n} | Oslo | {n / 4} |\n" for n in range(3_000)),
+        "a Markdown table",
+    ),
+    "aligned": ("ID     CITY   TOTAL\n" + "".join(f"{n:<6} Oslo   {n / 4}\n" for n in range(3_000)), "aligned columns"),
+    "expanded": (
+        "".join(f"-[ RECORD {n + 1} ]\nid    | {n}\ncity  | Oslo\ntotal | {n / 4}\n" for n in range(1_500)),
+        "drawn records",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TERMINALS)
+def test_what_terminals_draw_is_records(session: Session, kind: str) -> None:
+    text, said = TERMINALS[kind]
+    result = session.process(text, tool="get_rows")
+    assert result.envelope is not None and result.envelope["read_as"].startswith(said)
+    value = session.variable("get_rows").value()
+    assert isinstance(value, list)
+    names = list(value[0])
+    assert [name.lower() for name in names] == ["id", "city", "total"]
+    assert [list(row.values()) for row in value] == [[n, "Oslo", n / 4] for n in range(len(value))]
+    assert session.run(f"round(df(get_rows)[{names[2]!r}].sum(), 2)").value == sum(n / 4 for n in range(len(value)))
+    assert (
+        session.resolve({"text": "$get_rows"}, {"type": "object", "properties": {"text": {"type": "string"}}})["text"]
+        == text
+    )
+
+
+def test_explain_says_why_a_text_is_no_table(session: Session) -> None:
+    text = written(orders(1_500))
+    cut = text + "".join(f"only {n}\r\n" for n in range(1_000))
+    result = session.process(cut, tool="get_orders")
+    assert result.route == "truncate"
+    assert "no table: line " in str(session.explain(result.step))
+
+
+def test_where_no_tool_reads_it_text_is_cut_as_text(local: Engine, tenant: str) -> None:
+    session = local.session("s", tenant=tenant, tools=[])
+    text = written(orders(3_000))
+    content = str(session.process(text, tool="get_orders").content)
+    assert content.startswith("id,name,city,price,day,paid,note") and "[truncated " in content
+
+
+def test_a_repeated_call_is_answered_as_before(session: Session) -> None:
+    text = written(orders(300))
+    first = session.process(text, tool="get_orders", call_id="c")
+    again = session.process(text, tool="get_orders", call_id="c")
+    assert (first.step, first.content) == (again.step, again.content)
