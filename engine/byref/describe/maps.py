@@ -93,13 +93,18 @@ def looks_like_data(key: str) -> bool:
     )
 
 
+def _has_scalars(node: Node) -> bool:
+    """Tell whether a place has only arrays, and only scalars in these, so that no shape is shared: lists with names are fields."""
+    return node.kinds & ~NULL == ARRAY and (node.items is None or not node.items.kinds & CONTAINER)
+
+
 def _are_data(node: Node, kinds: int, keys: Sequence[str]) -> bool:
     like_data = sum(map(looks_like_data, keys))
     if node.rest is not None and kinds and kinds == node.rest.kinds & ~NULL and 2 * like_data >= len(keys):
         return True
-    if kinds in (ARRAY, OBJECT):
+    if kinds in (ARRAY, OBJECT) and not all(_has_scalars(node.members[key]) for key in keys):
         return len(keys) >= (2 if like_data == len(keys) else _ALIKE) and overlap([node.members[key] for key in keys])
-    if kinds & CONTAINER or not kinds or len(keys) < 2:
+    if not kinds or len(keys) < 2:
         return False
     return (
         like_data == len(keys)
