@@ -53,6 +53,9 @@ LATEST = 50
 ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
 """Matches the name that every step's variable also has: `var_step_7`."""
 
+_LIKE_AN_ID = re.compile(r"art_(?=[a-z]*[2-9])[a-z2-9]{12}\Z", re.ASCII)
+"""Matches what could be an artifact's id. Words behind `art_` are no such thing: they have no digits."""
+
 Path = tuple[str | Every, ...]
 """Keys that lead to one value; with `Every` steps, the way to many records, which are one list."""
 
@@ -242,7 +245,7 @@ def from_text(text: str) -> Path:
 
 
 def identifier(text: str) -> str:
-    """Return a Python identifier similar to a text that hides no builtin, keyword, name of the interpreter, or artifact's id."""
+    """Return a Python identifier similar to a text that hides no builtin, keyword or name of the interpreter, and could be no id."""
     name = unicodedata.normalize("NFKC", text[:256])
     name = "".join(char if ("a" + char).isidentifier() else "_" for char in name)
     name = re.sub(r"__+", "_", name).strip("_")[:NAME_CHARS]
@@ -251,8 +254,7 @@ def identifier(text: str) -> str:
         return "value"
     if not name.isidentifier():
         name = f"v_{name}"
-    is_taken = name in _RESERVED or ALIAS.match(name) or store.ID.fullmatch(name)
-    return f"{name}_" if is_taken else name
+    return f"{name}_" if name in _RESERVED or ALIAS.match(name) or _LIKE_AN_ID.match(name) else name
 
 
 def is_name(text: str) -> bool:
