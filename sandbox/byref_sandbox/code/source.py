@@ -42,6 +42,15 @@ def parsed(source: str, filename: str = "<unknown>", mode: str = "exec") -> ast.
         return ast.parse(source, filename, mode)
 
 
+def shows_no_value(source: str, tree: ast.Module) -> bool:
+    """Whether a semicolon ends the code, as notebooks write it to have no value shown."""
+    if not tree.body:
+        return False
+    line, column = tree.body[-1].end_lineno or 1, tree.body[-1].end_col_offset or 0
+    rest = re.split("\r\n?|\n", source)[line - 1].encode("utf-8", "surrogatepass")[column:]
+    return rest.lstrip().startswith(b";")
+
+
 def strip_dollars(source: str) -> str:
     """Remove the `$` of `$name` outside strings and comments. Line numbers stay; broken code is changed up to the break."""
     if "$" not in source:

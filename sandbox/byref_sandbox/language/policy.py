@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from byref_sandbox.code.libraries import LIBRARIES, is_installed
-from byref_sandbox.code.source import TOO_DEEP, parsed, strip_dollars
+from byref_sandbox.code.source import TOO_DEEP, parsed, shows_no_value, strip_dollars
 from byref_sandbox.language import copying, eventloop, hints, libraries, names, science, styles, transformer
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.builtin_names import safe_builtins
@@ -262,7 +262,9 @@ def _compiled(source: str, filename: str, mode: Literal["exec", "eval"]) -> tupl
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
-        tree = walls.visit(parsed(source, filename, mode))
+        plain = parsed(source, filename, mode)
+        walls.shows_value = not (isinstance(plain, ast.Module) and shows_no_value(source, plain))
+        tree = walls.visit(plain)
         if walls.problems:
             raise Refused(_refusal(walls.problems))
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if mode == "exec" else 0

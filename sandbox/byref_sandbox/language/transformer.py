@@ -44,6 +44,8 @@ class Transformer(RestrictingNodeTransformer):
         super().__init__()
         self.problems: list[Problem] = []
         self.has_value = False
+        self.shows_value = True
+        """Whether the value of a last expression is the code's."""
         self._scope: _Scope = "module"
         self._string_annotations = False
 
@@ -195,7 +197,7 @@ class Transformer(RestrictingNodeTransformer):
             for s in node.body
         )
         node.body = self._block(node.body)
-        if node.body and isinstance(node.body[-1], ast.Expr):
+        if self.shows_value and node.body and isinstance(node.body[-1], ast.Expr):
             last = node.body[-1]
             node.body[-1] = _at(last, ast.Assign([ast.Name(VALUE, ast.Store())], last.value))
             self.has_value = True
