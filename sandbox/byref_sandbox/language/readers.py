@@ -120,8 +120,10 @@ def _pytz() -> Any:
             stored[name] = file.read()
         return name in stored
 
-    pytz.resource_exists = is_stored  # it is asked for each name, once
-    list(pytz.all_timezones), list(pytz.common_timezones)
+    pytz.resource_exists = is_stored  # it is asked for each name, once, unless somebody listed the zones before
+    for name in [*pytz.all_timezones, *pytz.common_timezones]:
+        if name not in stored:
+            is_stored(name)
     pytz.country_timezones._fill()
     pytz.country_names._fill()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import subprocess
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,16 @@ def test_errors_are_of_the_same_kind(language: Language, tmp_path: Path) -> None
             _natively(code, tmp_path / str(number))
         with pytest.raises(there.type):
             language.run(language.compile(f"{DISK}\n{code}"), {}, io.StringIO())
+
+
+def test_zones_are_there_where_the_host_has_listed_them_before(
+    script: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """Lists of pytz are made once in a process, and read each zone's file when they are made."""
+    source = (
+        "import io, pytz; list(pytz.all_timezones)\n"
+        "from byref_sandbox.language.policy import Language\n"
+        "language = Language()\n"
+        "print(language.run(language.compile(\"import pytz; str(pytz.timezone('Europe/Oslo'))\"), {}, io.StringIO()).value)"
+    )
+    assert script(source).stdout.strip() == "Europe/Oslo"
