@@ -210,6 +210,21 @@ def test_what_terminals_draw_is_records(session: Session, kind: str) -> None:
     )
 
 
+LOGS = {
+    "Python's logging": "2026-11-01 12:{m:02d}:00,{n:03d} INFO [worker-{m}] request {n} took 7 ms",
+    "an access log": '10.0.0.{m} - - [01/Nov/2026:12:{m:02d}:00 +0000] "GET /a/{n} HTTP/1.1" 200 {n}',
+    "syslog": "Nov  3 12:{m:02d}:01 host sshd[{n}]: Failed password for root from 10.0.0.{m}",
+}
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_logs_stay_text(session: Session, kind: str) -> None:
+    text = "\n".join(LOGS[kind].format(n=n, m=n % 60) for n in range(3_000))
+    result = session.process(text, tool="read_log")
+    assert result.route == "truncate" and result.variables[0].value() == text
+    assert "Its lines: " in str(result.content) or "lines" in str(result.content)
+
+
 def test_explain_says_why_a_text_is_no_table(session: Session) -> None:
     text = written(orders(1_500))
     cut = text + "".join(f"only {n}\r\n" for n in range(1_000))

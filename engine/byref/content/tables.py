@@ -45,7 +45,7 @@ def take(block: Block, format: str | None) -> str | None:
         return _take_lines(block) if format in (None, "ndjson") else None
     if format == "ndjson":
         return "its lines are no JSON objects"
-    found = recognise(block.data, format)
+    found = recognise(block.data, format, is_utf8=True)
     if isinstance(found, NotATable):
         return None if found.line is None and format is None else str(found)
     read_as = reading.reading_of(found)

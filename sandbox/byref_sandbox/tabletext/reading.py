@@ -238,6 +238,7 @@ def places(table: Table, source: bytes, count: int) -> list[int]:
     if more or not span.is_strict or dialect.escape == "backslash" or size < _LONG_BYTES:
         return []
     quote, newline = (dialect.quote or "").encode(), dialect.newline.encode()
+    is_quoted = bool(quote) and source.find(quote, span.start, span.end) >= 0
     found, quotes, counted = [span.start], 0, span.start
     for number in range(1, count):
         at = span.start + (size - _TAIL_BYTES) * number // (count - 1)
@@ -245,7 +246,7 @@ def places(table: Table, source: bytes, count: int) -> list[int]:
             at = source.find(newline, at, span.end) + len(newline)
             if at < len(newline) or at >= span.end:
                 return []
-            if quote:
+            if is_quoted:
                 quotes += source.count(quote, counted, at)
                 counted = at
             if quotes % 2 == 0:  # between two records, each quote that was opened is closed

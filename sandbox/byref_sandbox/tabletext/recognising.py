@@ -21,11 +21,12 @@ _MARKUP: Final = (b"{", b"[", b"<")
 """What JSON, XML and HTML begin with: not read here."""
 
 
-def recognise(text: str | bytes, format: str | None = None) -> Recognised | NotATable:
+def recognise(text: str | bytes, format: str | None = None, *, is_utf8: bool = False) -> Recognised | NotATable:
     """Say what tables a text is, or why it is none.
 
     Args:
         text: The text, or its bytes: UTF-8, UTF-16 with a byte order mark, or else Windows-1252.
+        is_utf8: Whether bytes are known to be UTF-8, which saves reading all of them.
         format: One of `FORMATS`, if the text is known to be one; then a reader needs no further evidence. None to find out.
 
     Returns:
@@ -33,7 +34,7 @@ def recognise(text: str | bytes, format: str | None = None) -> Recognised | NotA
     """
     if format is not None and format not in FORMATS:
         raise ValueError(f"no format {format!r} of tables; there are: {', '.join(FORMATS)}")
-    data, encoding = _decoded(text)
+    data, encoding = _decoded(text, is_utf8=is_utf8)
     for name, read in _READERS.items():
         if format not in (None, name):
             continue
@@ -48,10 +49,12 @@ def recognise(text: str | bytes, format: str | None = None) -> Recognised | NotA
     return NotATable(f"it has nothing of the format {format!r}")
 
 
-def _decoded(text: str | bytes) -> tuple[bytes, str]:
+def _decoded(text: str | bytes, *, is_utf8: bool) -> tuple[bytes, str]:
     """The text in UTF-8 without a byte order mark, and how its bytes were read."""
     if isinstance(text, str):
         return text.removeprefix("\ufeff").encode("utf-8", "surrogatepass"), "utf-8"
+    if is_utf8:
+        return text.removeprefix(codecs.BOM_UTF8), "utf-8"
     if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return text.decode("utf-16", "replace").encode(), "utf-16"
     text = text.removeprefix(codecs.BOM_UTF8)
