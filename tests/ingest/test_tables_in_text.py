@@ -245,3 +245,23 @@ def test_a_repeated_call_is_answered_as_before(session: Session) -> None:
     first = session.process(text, tool="get_orders", call_id="c")
     again = session.process(text, tool="get_orders", call_id="c")
     assert (first.step, first.content) == (again.step, again.content)
+
+
+def test_ragged_rows_of_a_long_table_are_counted_and_told(session: Session) -> None:
+    rows = orders(9_000)
+    lines = written([row | {"note": "x"} for row in rows], lineterminator="\n").splitlines()
+    text = "\n".join(
+        f"{line},more" if at % 300 == 150 else line[: line.rindex(",")] if at % 300 == 75 else line
+        for at, line in enumerate(lines)
+    )
+    result = session.process(text, tool="get_orders")
+    assert result.envelope is not None
+    assert result.envelope["read_as"].startswith("CSV; 60 ragged rows, first in line 76: 6 cells for 7 columns")
+    assert (
+        result.envelope["schema"]
+        == "[9,000 of {id:int,(name,city,day):str,price:num,paid:bool,note:str|null,extra?:[str]}]"
+    )
+    value = session.variable("get_orders").value()
+    assert isinstance(value, list) and len(value) == 9_000
+    assert [row["extra"] for row in value if "extra" in row] == [["more"]] * 30
+    assert sum(row["note"] is None for row in value) == 30

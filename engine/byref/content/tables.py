@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from byref.content.blocks import NO_JSON, Block
-from byref.describe.nodes import BOOLEAN, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
+from byref.describe.nodes import BOOLEAN, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, merge
 from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.shape import kind_of
@@ -25,11 +25,9 @@ _AROUND: Final = 80
 """Characters of a preamble or a footer that are said."""
 _SAID: Final = 4
 _FORMATS: Final = {
-    "ndjson": "JSON lines",
     "box": "a drawn table",
     "expanded": "drawn records",
     "markdown": "a Markdown table",
-    "rst": "a reStructuredText table",
     "aligned": "aligned columns",
 }
 _DELIMITERS: Final = {"\t": "tabs", " ": "blanks", "\x1f": "unit separators", "\x01": "SOH characters"}
@@ -108,15 +106,20 @@ def _rows(source: bytes, table: Table, read_as: reading.Table) -> list[dict[str,
     head = reading.records_at(read_as, source, places[0], _END_BYTES)
     tail = reading.records_at(read_as, source, places[-1])
     samples = [one for at in places[1:-1] for one in reading.records_at(read_as, source, at, 1)]
-    node = _node(table, is_ragged=bool(table.ragged_rows))
-    return Rows(table.rows, head, tail, samples, kind_of(head[0]), node, folded=False)
+    odd = reading.odd_records(read_as, source)
+    node = _node(table, table.rows - len(odd))
+    if odd:
+        node = merge([node, infer(odd, plain=True).node.items or Node()])
+        node.is_sampled = True
+    sizes = {len(record) for record in (*head, *samples, *tail, *odd)}
+    return Rows(table.rows, head, tail, samples, kind_of(head[0]) if len(sizes) == 1 else "object", node, folded=False)
 
 
-def _node(table: Table, *, is_ragged: bool) -> Node:
+def _node(table: Table, rows: int) -> Node:
+    """Return what is known of this many records that have a cell in each column."""
     node = Node()
-    node.kinds, node.objects = OBJECT, table.rows
+    node.kinds, node.objects, node.required = OBJECT, rows, set(table.names)
     for name, type_ in zip(table.names, table.types, strict=True):
         member = node.members[name] = Node()
-        member.kinds = _KINDS.get(type_.name, STRING) | (NULL if type_.nullable or is_ragged else 0)
-    node.required = set(table.names)
+        member.kinds = _KINDS.get(type_.name, STRING) | (NULL if type_.nullable else 0)
     return node

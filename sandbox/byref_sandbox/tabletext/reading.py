@@ -226,46 +226,76 @@ def _values(column: Any) -> list[Any]:
 
 
 def places(table: Table, source: bytes, count: int) -> list[int]:
-    """Return where some records begin, spread evenly, the first and one near the end among them.
+    """Return where some records begin, about `count`, spread evenly; the first of all and one near the end are among them.
 
-    None if the table is short, or if a place in it does not tell whether it is inside quotes.
+    None if the table is short, or if its quotes do not tell whether a place is inside a cell.
     """
-    if not isinstance(table.how, Delimited):
+    if not isinstance(table.how, Delimited) or table.how.dialect.escape == "backslash":
         return []
-    dialect = table.how.dialect
-    [span, *more] = table.how.spans or (Span(0, 0, False),)
-    size = span.end - span.start
-    if more or not span.is_strict or dialect.escape == "backslash" or size < _LONG_BYTES:
+    spans = [span for span in table.how.spans if span.is_strict]
+    size = sum(span.end - span.start for span in spans)
+    if size < _LONG_BYTES:
         return []
+    found, passed, wanted = (
+        [table.how.spans[0].start],
+        0,
+        [(size - _TAIL_BYTES) * n // (count - 1) for n in range(1, count)],
+    )
+    for span in spans:
+        upto = passed + span.end - span.start
+        targets = [span.start + at - passed for at in wanted if passed <= at < upto]
+        found += [at for at in _row_ends(table.how.dialect, source, span, targets) if at > found[-1]]
+        passed = upto
+    return found if len(found) > count // 2 else []
+
+
+def _row_ends(dialect: Dialect, source: bytes, span: Span, targets: Sequence[int]) -> Iterator[int]:
+    """Yield where rows begin inside of a span of strict ones, the first behind each target."""
     quote, newline = (dialect.quote or "").encode(), dialect.newline.encode()
     is_quoted = bool(quote) and source.find(quote, span.start, span.end) >= 0
-    found, quotes, counted = [span.start], 0, span.start
-    for number in range(1, count):
-        at = span.start + (size - _TAIL_BYTES) * number // (count - 1)
+    quotes, counted = 0, span.start
+    for target in targets:
+        at = max(target, counted)
         for _ in range(_TRIES):
             at = source.find(newline, at, span.end) + len(newline)
-            if at < len(newline) or at >= span.end:
-                return []
+            if not len(newline) <= at < span.end:
+                return
             if is_quoted:
                 quotes += source.count(quote, counted, at)
                 counted = at
             if quotes % 2 == 0:  # between two records, each quote that was opened is closed
-                found.append(at)
+                yield at
                 break
-    return found if len(found) == count else []
 
 
 def records_at(table: Table, source: bytes, start: int, most: int | None = None) -> Records:
     """Return the records from a place on: all of them, or those that begin within `most` bytes."""
     assert isinstance(table.how, Delimited)
-    end = table.how.spans[-1].end
-    if most is not None:
-        reader, at = Reader(source, table.how.dialect), start
-        while at < min(end, start + most):
-            at = reader.read(at).end
-        end = at
-    how = Delimited(table.how.dialect, (Span(start, end, True),))
-    return records(msgspec.structs.replace(table, how=how), source)
+    chosen: list[Span] = []
+    for span in table.how.spans:
+        begin, end = max(span.start, start), span.end
+        if end <= start:
+            continue
+        if most is not None:
+            if begin >= start + most:
+                break
+            if span.is_strict and end > start + most:
+                reader, end = Reader(source, table.how.dialect), begin
+                while end < min(span.end, start + most):
+                    end = reader.read(end).end
+        chosen.append(Span(begin, end, span.is_strict))
+    return records(_of(table, chosen), source)
+
+
+def odd_records(table: Table, source: bytes) -> Records:
+    """Return the records that were read with care: the ragged ones are among them."""
+    spans = table.how.spans if isinstance(table.how, Delimited) else ()
+    return records(_of(table, [span for span in spans if not span.is_strict]), source)
+
+
+def _of(table: Table, spans: Sequence[Span]) -> Table:
+    assert isinstance(table.how, Delimited)
+    return msgspec.structs.replace(table, how=Delimited(table.how.dialect, tuple(spans)))
 
 
 def values_of(column: Column, texts: Sequence[str | None]) -> list[Any]:
