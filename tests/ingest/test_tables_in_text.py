@@ -210,6 +210,17 @@ def test_what_terminals_draw_is_records(session: Session, kind: str) -> None:
     )
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig"])
+def test_bytes_in_other_encodings_are_read(session: Session, encoding: str) -> None:
+    rows = [row | {"city": "Århus", "note": f"né {row['id']}"} for row in orders(900)]
+    data = written(rows, delimiter=";").encode(encoding)
+    result = session.process(data, tool="get_orders")
+    assert result.route == "variables" and session.variable("get_orders").value() == rows
+    assert session.run("get_orders[3]['city'], df(get_orders).note[5]").value == ["Århus", rows[5]["note"]]
+    noise = random.Random(1).randbytes(60_000)
+    assert session.process(noise, tool="get_noise").route != "variables"
+
+
 LOGS = {
     "Python's logging": "2026-11-01 12:{m:02d}:00,{n:03d} INFO [worker-{m}] request {n} took 7 ms",
     "an access log": '10.0.0.{m} - - [01/Nov/2026:12:{m:02d}:00 +0000] "GET /a/{n} HTTP/1.1" 200 {n}',

@@ -21,6 +21,8 @@ WHOLE_BYTES: Final = 1 << 18
 _END_BYTES: Final = 1 << 15
 """Bytes of records at each end of a longer one."""
 _SAMPLES: Final = 32
+_BINARY_WITHIN: Final = 1 << 13
+"""Bytes at the beginning of what is not UTF-8 in which a NUL says that it is no text in another encoding."""
 _AROUND: Final = 80
 """Characters of a preamble or a footer that are said."""
 _SAID: Final = 4
@@ -39,11 +41,14 @@ def take(block: Block, format: str | None) -> str | None:
 
     `format` says what the text is known to be; None: recognise it by its content.
     """
-    if block.parse_error != NO_JSON:
+    if block.lossy:
+        if 0 in block.data[:_BINARY_WITHIN]:
+            return None
+    elif block.parse_error != NO_JSON:
         return _take_lines(block) if format in (None, "ndjson") else None
     if format == "ndjson":
         return "its lines are no JSON objects"
-    found = recognise(block.data, format, is_utf8=True)
+    found = recognise(block.data, format, is_utf8=not block.lossy)
     if isinstance(found, NotATable):
         return None if found.line is None and format is None else str(found)
     read_as = reading.reading_of(found)

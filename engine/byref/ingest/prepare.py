@@ -240,7 +240,7 @@ def prepare(
 def _take_for_tables(measured: Measured, format: str | None) -> None:
     """Take a text for the tables in it, if it is some; otherwise note why not. It may be known to be of a format."""
     block = measured.piece.block
-    if not isinstance(block, Block) or isinstance(block, Large) or block.lossy or block.kind != "text":
+    if not isinstance(block, Block) or isinstance(block, Large) or block.kind != "text":
         return
     try:
         reason = tables.take(block, format)
