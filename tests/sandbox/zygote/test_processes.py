@@ -70,8 +70,8 @@ def test_who_is_killed_leaves_no_orphan(tmp_path: Path, victims: tuple[str, ...]
                 # Others that a living zygote makes meanwhile are no orphans.
                 gone = {session, *everyone(session)} if victim == "session" else marked(below)
                 os.kill(pids[victim], signal.SIGKILL)
-                belong = lambda: everyone(host.pid) if victim == "session" else set()  # noqa: B023, E731  used at once
-                assert until(lambda: marked(below) <= belong() - gone), (marked(below), gone)  # noqa: B023
+                belong = lambda: everyone(host.pid) if victim == "session" else set()  # noqa: E731  used at once
+                assert until(lambda: marked(below) <= belong() - gone), (marked(below), gone)
         finally:
             host.kill()
     assert until(lambda: not marked(marker))
