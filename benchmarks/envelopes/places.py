@@ -300,6 +300,6 @@ def _of_text(envelope: str, text: str) -> Place:
         place.member("line").examples.append(header)
     if "," in header and header in envelope:
         for name in header.split(","):
-            column = place.member(name)
+            column = place.of_items().member(name)
             column.examples += ["…"] if shown else []
     return place
