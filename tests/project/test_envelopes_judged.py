@@ -120,7 +120,7 @@ def test_a_name_leads_through_a_map_only_if_the_question_says_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("need", "text"), [("b", "a,b\n1000000,2000000\n"), ("line", "first of the lines\nsecond of the lines\n")]
+    ("need", "text"), [("[].b", "a,b\n1000000,2000000\n"), ("line", "first of the lines\nsecond of the lines\n")]
 )
 def test_of_text_a_header_or_a_line_is_shown(need: str, text: str) -> None:
     question = Question("", "", (need,))
