@@ -92,6 +92,10 @@ class InIPython:
         return result.result
 
 
+QUIET = re.compile(r";[ \t]*(?:#[^\n]*)?\s*\Z")
+"""The end of a cell whose value a notebook does not show."""
+
+
 def cells_of(notebook: dict[str, Any], *, ipython: bool = False) -> list[list[Any]]:
     """What each cell gives: the kind of its error or None, the printed text, the value as data and text, how many figures."""
     from matplotlib import pyplot as plt
@@ -119,7 +123,7 @@ def cells_of(notebook: dict[str, Any], *, ipython: bool = False) -> list[list[An
                 made = shell.run(code)
             signal.alarm(0)
             shows = getattr(type(made), "__module__", "").startswith("matplotlib.") and hasattr(made, "get_figure")
-            value = value_of(None if shows or code.rstrip().endswith(";") else made)
+            value = value_of(None if shows or QUIET.search(code) else made)
         except BaseException as raised:
             signal.alarm(0)
             error = type(raised).__name__
