@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import Final, Literal, NamedTuple
+
+import msgspec
 
 from byref_sandbox.tabletext.kinds import kind_of
 from byref_sandbox.tabletext.lines import COUNTS, Line, Parts, Unbalanced, cut, lines_of, made
@@ -105,18 +106,26 @@ def _made(data: bytes, header: Line, names: list[str], body: list[Line], cutting
     for line in body:
         parts.add("records", line.start, line.end)
     parts.add("blank", body[-1].end, len(data))
-    return made(
-        "aligned", names, len(names), parts, partial(rows, data, header.end, header.number + 1, body[-1].end, cutting)
-    )
+    how = Aligned(header.end, header.number + 1, body[-1].end, cutting)
+    return made("aligned", names, len(names), parts, how, data)
 
 
-def rows(data: bytes, start: int, number: int, end: int, cutting: Cutting) -> Iterator[Row]:
-    """Read the records between two places once more; the first line has this number."""
-    for line in lines_of(data[:end], start, number):
-        cells = cutting.cells(line.text)
-        if cells is None:
-            raise Unbalanced("the line does not fit the columns", line)
-        yield tuple(cells)
+class Aligned(msgspec.Struct, frozen=True, tag="aligned"):
+    """Where the lines of aligned columns are, and how they are cut."""
+
+    start: int
+    number: int
+    """That of the first line."""
+    end: int
+    cutting: Cutting
+
+    def rows(self, source: bytes, names: Sequence[str]) -> Iterator[Row]:
+        """Read the records once more."""
+        for line in lines_of(source[: self.end], self.start, self.number):
+            cells = self.cutting.cells(line.text)
+            if cells is None:
+                raise Unbalanced("the line does not fit the columns", line)
+            yield cells
 
 
 def _is_evident(names: list[str], body: list[Line], cutting: Cutting) -> bool:
@@ -223,6 +232,7 @@ def _ruled(data: bytes, head: Sequence[Line], at: int, rule: Line) -> tuple[Tabl
             names,
             len(names),
             parts,
-            partial(rows, data, below.end, below.number + 1, stop, Cutting("places", places)),
+            Aligned(below.end, below.number + 1, stop, Cutting("places", places)),
+            data,
         ),
     )

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from byref_sandbox.tabletext.reading import FALSE, ORDERS, TRUE, Delimited, Table
+from byref_sandbox.tabletext.delimited import Delimited
+from byref_sandbox.tabletext.reading import FALSE, ORDERS, TRUE, Table
 
 _TYPES: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 _BLOCK_BYTES: Final = 1 << 24

@@ -7,11 +7,12 @@ by bars. Where a cell has a bar of its own, the row is cut below the crossings o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
+
+import msgspec
 
 from byref_sandbox.tabletext.lines import (
     COUNTS,
@@ -197,8 +198,7 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
         layout = layout._replace(is_grid=_is_grid(data, body))
     end, number = _end(data, body, lines[at].number, layout, parts)
     last = next(part for part in reversed(parts.made) if part.kind in ("records", "rule", "header"))
-    read = partial(rows, data, body, last.end, layout)
-    return made(layout.format, header, layout.width, parts, read), end, number
+    return made(layout.format, header, layout.width, parts, Drawn(body, last.end, layout), data), end, number
 
 
 def _header_of(lines: list[list[str]]) -> list[str]:
@@ -280,8 +280,19 @@ def _cells(line: Line, layout: Layout) -> list[str]:
     raise Unbalanced(f"the row has {len(cells)} cells, the table {layout.width} columns", line)
 
 
-def rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
-    """Read the records between two places."""
+class Drawn(msgspec.Struct, frozen=True, tag="drawn"):
+    """Where the rows of a drawn table are, and how they are drawn."""
+
+    start: int
+    end: int
+    layout: Layout
+
+    def rows(self, source: bytes, names: Sequence[str]) -> Iterator[Row]:
+        """Read the records once more."""
+        return _rows(source, self.start, self.end, self.layout)
+
+
+def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
     open_row: list[str] | None = None
     were: list[bool] = []
     """Which cells of the open row go on in the next line."""

@@ -6,14 +6,17 @@ matched or read, in the header, or in a named part before or after them.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
-from functools import partial
+from itertools import groupby
 from typing import Final, NamedTuple
+
+import msgspec
 
 from byref_sandbox.tabletext import dialects
 from byref_sandbox.tabletext.kinds import Kind, kind_of, type_of
 from byref_sandbox.tabletext.matcher import Matcher
-from byref_sandbox.tabletext.result import Dialect, NotATable, Part, PartKind, Ragged, Row, Table, unique_names
+from byref_sandbox.tabletext.result import Dialect, NotATable, Part, PartKind, Ragged, Table, unique_names
 from byref_sandbox.tabletext.rows import Line, Reader
 
 MAX_RAGGED: Final = 0.1
@@ -160,7 +163,8 @@ class _Scan:
             ragged_rows=self._ragged_rows,
             repaired=tuple(map(self._line, self._repaired)),
             dialect=self.dialect,
-            read=partial(_records, self.data, tuple(self._segments), self.dialect),
+            how=Delimited(self.dialect, tuple(_spans(self._segments))),
+            source=self.data,
         )
 
     def _is_prose(self, start: int) -> bool:
@@ -491,23 +495,62 @@ def _column(data: bytes, segments: Sequence[_Segment], dialect: Dialect, column:
                 str.strip, text.replace(dialect.newline, dialect.delimiter).split(dialect.delimiter)[column::width]
             )
         else:
-            yield from (row[column].strip() for row in _records(data, (segment,), dialect) if len(row) == width)  # type: ignore[union-attr]
+            rows = Delimited(dialect, tuple(_spans([segment]))).rows(data, [""] * width)
+            yield from (row[column].strip() for row in rows if len(row) == width)
 
 
-def _records(data: bytes, segments: Sequence[_Segment], dialect: Dialect) -> Iterator[Row]:
-    """Read the records once more."""
-    reader = Reader(data, dialect)
-    quote, delimiter, newline = (dialect.quote or "").encode(), dialect.delimiter, dialect.newline
-    for start, end, cells in segments:
-        if cells is not None:
-            yield cells
-        elif not quote or data.find(quote, start, end) < 0:
-            text = data[start:end].decode("utf-8", "surrogatepass").removesuffix(newline)
-            for line in text.split(newline):
-                yield tuple(line.split(delimiter))
-        else:
-            at = start
-            while at < end:
-                row = reader.read(at)
-                yield tuple(row.cells)
-                at = row.end
+class Span(msgspec.Struct, array_like=True, frozen=True):
+    """Bytes that hold records."""
+
+    start: int
+    end: int
+    is_strict: bool
+    """Whether all their quotes are as they should be."""
+
+
+class Delimited(msgspec.Struct, frozen=True, tag="delimited"):
+    """Where the records of delimited text are, and how their cells are divided."""
+
+    dialect: Dialect
+    spans: tuple[Span, ...]
+
+    def rows(self, source: bytes, names: Sequence[str]) -> Iterator[list[str]]:
+        """Read the records once more. A ragged one has another number of cells than there are names."""
+        dialect, width = self.dialect, len(names)
+        reader, quote = Reader(source, dialect), (dialect.quote or "").encode()
+        is_plain = len(dialect.delimiter) == 1 and dialect.escape == "doubled" and dialect.newline != "\r"
+        for span in self.spans:
+            if span.is_strict and (not quote or source.find(quote, span.start, span.end) < 0):
+                text = source[span.start : span.end].decode("utf-8", "surrogatepass").removesuffix(dialect.newline)
+                for line in text.split(dialect.newline):
+                    yield line.split(dialect.delimiter)
+            elif span.is_strict and is_plain and span.end - span.start < csv.field_size_limit():
+                text = source[span.start : span.end].decode("utf-8", "surrogatepass")
+                yield from csv.reader(_lines(text), delimiter=dialect.delimiter, quotechar=dialect.quote)
+            else:
+                at = span.start
+                while at < span.end:
+                    row = reader.read(at, None if span.is_strict else width)
+                    yield row.cells
+                    at = row.end
+
+
+def _lines(text: str) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
+def _spans(segments: Sequence[_Segment]) -> Iterator[Span]:
+    """Yield the bytes of records, those that follow one another and are read alike together."""
+    for is_strict, some in groupby(segments, lambda segment: segment.cells is None):
+        start = end = -1
+        for segment in some:
+            if segment.start != end:
+                if end >= 0:
+                    yield Span(start, end, is_strict)
+                start = segment.start
+            end = segment.end
+        yield Span(start, end, is_strict)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Final
+
+import msgspec
 
 from byref_sandbox.tabletext.lines import COUNTS, Parts, Unbalanced, lines_of, made
 from byref_sandbox.tabletext.result import NotATable, Row, Table
@@ -37,8 +38,7 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
             parts.add("records", line.start, line.end)
     try:
         names = list(dict.fromkeys(name for record in _records(data) for name, _ in record))
-        read = partial(rows, data, tuple(names))
-        return (made("expanded", names, len(names), parts, read),)
+        return (made("expanded", names, len(names), parts, Expanded(), data),)
     except Unbalanced as unbalanced:
         return unbalanced.problem
 
@@ -76,8 +76,11 @@ def _records(data: bytes) -> Iterator[list[tuple[str, str]]]:
         yield record
 
 
-def rows(data: bytes, names: Sequence[str]) -> Iterator[Row]:
-    """Read the members of these names of each record once more."""
-    for record in _records(data):
-        members = dict(record)
-        yield tuple(members.get(name) for name in names)
+class Expanded(msgspec.Struct, frozen=True, tag="expanded"):
+    """Records with a member on each line."""
+
+    def rows(self, source: bytes, names: Sequence[str]) -> Iterator[Row]:
+        """Read the members of these names of each record once more."""
+        for record in _records(source):
+            members = dict(record)
+            yield [members.get(name) for name in names]

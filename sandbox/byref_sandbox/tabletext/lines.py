@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
 from byref_sandbox.tabletext.kinds import Kind, kind_of, type_of
-from byref_sandbox.tabletext.result import Format, NotATable, Part, PartKind, Row, Table, unique_names
+from byref_sandbox.tabletext.result import Format, How, NotATable, Part, PartKind, Row, Table, unique_names
 
 MAX_AROUND: Final = 40
 """Lines before or after a table that belong to its output; with more it is a document that has a table in it."""
@@ -107,21 +107,21 @@ def kinds_of(rows: Iterable[Row], width: int) -> tuple[int, list[set[Kind]]]:
     return count, kinds
 
 
-def made(
-    format: Format, header: Sequence[str] | None, width: int, parts: Parts, read: Callable[[], Iterator[Row]]
-) -> Table:
-    """Make the table whose records `read` reads.
+def made(format: Format, header: Sequence[str] | None, width: int, parts: Parts, how: How, data: bytes) -> Table:
+    """Make the table whose records are found so.
 
     Raises:
         Unbalanced: a line is no part of it.
     """
-    count, kinds = kinds_of(read(), width)
+    names = unique_names(header, width)
+    count, kinds = kinds_of(how.rows(data, names), width)
     return Table(
         format=format,
-        names=unique_names(header, width),
+        names=names,
         header=None if header is None else tuple(header),
         types=tuple(map(type_of, kinds)),
         rows=count,
         parts=tuple(parts.made),
-        read=read,
+        how=how,
+        source=data,
     )

@@ -7,15 +7,18 @@ columns with their types. With it, any later release gives the same records.
 from __future__ import annotations
 
 import codecs
-import csv
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from typing import Any, Final, cast
 
 import msgspec
 
 from byref_sandbox import jsontext
-from byref_sandbox.tabletext import aligned, boxes, expanded, ndjson, result
+from byref_sandbox.tabletext import ndjson
+from byref_sandbox.tabletext.aligned import Aligned
+from byref_sandbox.tabletext.boxes import Drawn
+from byref_sandbox.tabletext.delimited import Delimited, Span
+from byref_sandbox.tabletext.expanded import Expanded
 from byref_sandbox.tabletext.kinds import kind_of, type_of
 from byref_sandbox.tabletext.result import Dialect, Recognised, unique_names
 from byref_sandbox.tabletext.rows import Reader
@@ -46,49 +49,12 @@ _LARGE_BYTES: Final = 1 << 16
 Records = list[dict[str, Any]]
 
 
-class Span(msgspec.Struct, array_like=True, frozen=True):
-    """Bytes that hold records."""
-
-    start: int
-    end: int
-    is_strict: bool
-    """Whether all their quotes are as they should be."""
-
-
 class Column(msgspec.Struct, array_like=True, frozen=True):
     """A column: its name, its type, and how its values are written where that is not JSON's or ISO 8601's way."""
 
     name: str
     type: str
     notation: str = ""
-
-
-class Delimited(msgspec.Struct, frozen=True, tag="delimited"):
-    """Where the records of delimited text are, and how their cells are divided."""
-
-    dialect: Dialect
-    spans: tuple[Span, ...]
-
-
-class Drawn(msgspec.Struct, frozen=True, tag="drawn"):
-    """Where the rows of a drawn table are, and how they are drawn."""
-
-    start: int
-    end: int
-    layout: boxes.Layout
-
-
-class Aligned(msgspec.Struct, frozen=True, tag="aligned"):
-    """Where the lines of aligned columns are, and how they are cut."""
-
-    start: int
-    number: int
-    end: int
-    cutting: aligned.Cutting
-
-
-class Expanded(msgspec.Struct, frozen=True, tag="expanded"):
-    """Records with a member on each line."""
 
 
 How = Delimited | Drawn | Aligned | Expanded
@@ -132,38 +98,11 @@ def reading_of(recognised: Recognised) -> Reading:
             tuple(
                 Column(name, type_.name, type_.notation) for name, type_ in zip(table.names, table.types, strict=True)
             ),
-            _how(table),
+            cast(How, table.how),
         )
         for number, table in enumerate(recognised.tables, 1)
     ]
     return Reading(recognised.encoding, tuple(tables))
-
-
-def _how(table: result.Table) -> How:
-    _, *arguments = table.read.args  # type: ignore[attr-defined]  # of `partial`: the first is the text
-    match table.format:
-        case "delimited":
-            segments, dialect = arguments
-            return Delimited(dialect, tuple(_spans(segments)))
-        case "box" | "markdown":
-            return Drawn(*arguments)
-        case "aligned":
-            return Aligned(*arguments)
-        case "expanded":
-            return Expanded()
-
-
-def _spans(segments: Sequence[tuple[int, int, object]]) -> Iterator[Span]:
-    """Yield the bytes of records, those that follow one another and are read alike together."""
-    for is_strict, some in groupby(segments, lambda segment: segment[2] is None):
-        start = end = -1
-        for segment in some:
-            if segment[0] != end:
-                if end >= 0:
-                    yield Span(start, end, is_strict)
-                start = segment[0]
-            end = segment[1]
-        yield Span(start, end, is_strict)
 
 
 def to_text(reading: Reading) -> str:
@@ -207,7 +146,7 @@ def records(table: Table, source: bytes) -> Records:
 def cells(table: Table, source: bytes) -> tuple[list[Sequence[str | None]], dict[int, list[str]]]:
     """Return the cells of each column, None where a ragged row has none, and the further cells of such rows."""
     width = len(table.columns)
-    rows: list[Sequence[Any]] = list(_rows(table, source))
+    rows: list[Sequence[Any]] = list(table.how.rows(source, [column.name for column in table.columns]))
     extra: dict[int, list[str]] = {}
     for at, row in enumerate(rows):
         if len(row) != width:
@@ -320,49 +259,6 @@ def _fits(cell: str, column: Column) -> bool:
         return column.type != "empty" or kind == "empty"
     type_ = type_of({kind})
     return type_[:2] == (column.type, column.notation) or (column.type == "number" and type_.name == "integer")
-
-
-def _rows(table: Table, source: bytes) -> Iterator[Sequence[Any]]:
-    match table.how:
-        case Delimited():
-            return _delimited(table.how, len(table.columns), source)
-        case Drawn(start, end, layout):
-            return boxes.rows(source, start, end, layout)
-        case Aligned(start, number, end, cutting):
-            return aligned.rows(source, start, number, end, cutting)
-        case Expanded():
-            return expanded.rows(source, [column.name for column in table.columns])
-
-
-def _delimited(how: Delimited, width: int, source: bytes) -> Iterator[list[str]]:
-    dialect = how.dialect
-    reader = Reader(source, dialect)
-    quote = (dialect.quote or "").encode()
-    is_plain_csv = len(dialect.delimiter) == 1 and dialect.escape != "backslash" and dialect.newline != "\r"
-    for span in how.spans:
-        part = source[span.start : span.end]
-        if span.is_strict and (not quote or quote not in part):
-            lines = part.decode("utf-8", "surrogatepass").split(dialect.newline)
-            if not lines[-1]:
-                lines.pop()
-            yield from (one.split(dialect.delimiter) for one in lines)
-        elif span.is_strict and is_plain_csv and len(part) < csv.field_size_limit():
-            text = part.decode("utf-8", "surrogatepass")
-            yield from csv.reader(_lines(text), delimiter=dialect.delimiter, quotechar=dialect.quote)
-        else:
-            at = span.start
-            while at < span.end:
-                line = reader.read(at, None if span.is_strict else width)
-                yield line.cells
-                at = line.end
-
-
-def _lines(text: str) -> Iterator[str]:
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start) + 1 or len(text)
-        yield text[start:end]
-        start = end
 
 
 def decoded(reading: Reading, data: bytes) -> bytes:

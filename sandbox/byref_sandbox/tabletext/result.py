@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from byref_sandbox.tabletext.kinds import Type
 
 Format = Literal["delimited", "box", "expanded", "markdown", "aligned"]
 PartKind = Literal["preamble", "header", "rule", "records", "ragged", "blank", "footer"]
-Row = tuple[str | None, ...]
+Row = Sequence[str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,16 @@ class Ragged(NamedTuple):
     cells: int
 
 
+class How(Protocol):
+    """How the records of a table are found in its text: plain data, which a reading stores."""
+
+    def rows(self, source: bytes, names: Sequence[str]) -> Iterator[Row]:
+        """Read the cells of each record, in order, of a text in UTF-8; `names` are those of the columns.
+
+        A cell is None where the record has no such member.
+        """
+
+
 @dataclass(frozen=True)
 class Table:
     """A table in a text.
@@ -58,18 +68,19 @@ class Table:
     rows: int
     """How many records there are, the ragged ones included."""
     parts: tuple[Part, ...]
+    how: How
+    source: bytes = field(repr=False, compare=False)
+    """The text in UTF-8."""
     ragged: tuple[Ragged, ...] = ()
     """The first of the ragged rows; `ragged_rows` counts all."""
     ragged_rows: int = 0
     repaired: tuple[int, ...] = ()
     """Lines, the first of them, where a quotation mark was read as text because it quotes nothing."""
     dialect: Dialect | None = None
-    read: Callable[[], Iterator[Row]] = field(default=tuple, repr=False, compare=False)  # type: ignore[assignment]
-    """Reads the records once more, cell by cell as text, in order. A cell is None where the record has no such member."""
 
-    def records(self) -> Iterator[Row]:
+    def records(self) -> Iterator[tuple[str | None, ...]]:
         """The cells of each record, in order, as they are written without their quotes."""
-        return self.read()
+        return map(tuple, self.how.rows(self.source, self.names))
 
 
 @dataclass(frozen=True)
