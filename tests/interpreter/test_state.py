@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from sqlalchemy import select, update
 
@@ -67,6 +69,21 @@ def test_names_are_what_they_were(session: Session, sandbox: Sandbox) -> None:
     outcome = session.run(CHECK)
     assert (outcome.error, outcome.value) == (None, FOUND)
     assert session.run("[a, b['a'] is a, float(array[0]), step()]").value == [[1, 2], True, 5.0, 3]
+
+
+def test_names_that_stand_for_an_artifact_are_its_bytes_in_later_calls(session: Session, sandbox: Sandbox) -> None:
+    file = io.BytesIO()
+    pd.DataFrame({"id": range(3_000), "who": "ann"}).to_excel(file, index=False)
+    result = session.process(file.getvalue(), tool="report")
+    (artifact,) = {one.id for one in session.artifacts() if one.kind == "document"}
+    assert artifact in result.text
+    kept = f"data = {artifact}\nbook = pd.ExcelFile(data)\ninside = [data]\nbuffer = io.BytesIO(data)"
+    assert session.run(f"import io\n{kept}").error is None
+    sandbox._forget_sessions()
+    outcome = session.run(
+        "[len(data), data is inside[0], buffer.getvalue() == data, book.sheet_names, book.parse().shape]"
+    )
+    assert (outcome.error, outcome.value) == (None, [len(file.getvalue()), True, True, ["Sheet1"], [3_000, 2]])
 
 
 def test_another_engine_goes_on(tmp_path: Path, sandbox: Sandbox) -> None:

@@ -166,7 +166,7 @@ def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs
     # What the code assigns is looked up too: a name that a tool's data has stands for that again in the next run.
     found = variables.find(connection, scope.source, scope.row, wanted | assigned)
     exact = names.exact(connection, scope.row, {variable.name for variable in found.values()})
-    unknown = code.uses.names - found.keys() - entries.keys()
+    unknown = (code.uses.names | referred) - found.keys() - entries.keys()
     artifacts = _artifacts(connection, scope, unknown, assigned)
     holding = {one.artifact.row_id for one in found.values() if one.artifact.kind == "json"}
     others: dict[str, bool] = {}
@@ -178,7 +178,7 @@ def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs
         {name.removeprefix("$"): variable for name, variable in sorted(found.items())},
         {},
         None,
-        not (referred <= found.keys() and kept.blobs.keys() >= {*blobs_of(parts)}),
+        not (referred <= found.keys() | artifacts.keys() and kept.blobs.keys() >= {*blobs_of(parts)}),
         tuple(definitions),
         _files(connection, scope, texts),
         variables.inside(connection, holding),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import math
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -44,36 +45,83 @@ Row = list[Any]
 
 def read(data: bytes, room: Room) -> Iterator[wire.Frame]:
     """Yield a table, or more, of each sheet. Raise NotATable if it is no workbook."""
-    package = _Package(data, room) if data.startswith(b"PK") else None
-    try:
-        book = python_calamine.load_workbook(io.BytesIO(data))
-        sheets = book.sheets_metadata
-    except python_calamine.PasswordError:
-        raise NotATable("the workbook is encrypted") from None
-    except python_calamine.CalamineError as error:
-        raise NotATable(f"it is no workbook that can be read: {error}") from None
-    for number, sheet in enumerate(sheets):
+    book = Workbook(data, room)
+    for number, sheet in enumerate(book.sheets):
         if number >= MAX_SHEETS:
-            yield wire.LeftOut(sheet.name, f"one of {len(sheets):,} sheets, of which {MAX_SHEETS:,} are read")
+            yield wire.LeftOut(sheet.name, f"one of {len(book.sheets):,} sheets, of which {MAX_SHEETS:,} are read")
             if number >= MAX_SHEETS + _MAX_NOTED:
                 break
             continue
-        if sheet.typ != python_calamine.SheetTypeEnum.WorkSheet:
+        if not is_of_cells(sheet):
             yield wire.LeftOut(sheet.name, f"a {_kind_of(sheet.typ)}, which has no cells")
             continue
         try:
-            scan = package.scan(sheet.name) if package is not None else _Scan(b"")
-            scan.check()
-            cells = book.get_sheet_by_index(number)
+            cells, scan = book.sheet(number)
             top, left, rows = _rows(cells, scan)
             notes = [*_notes(sheet, scan), *_merged(cells)]
             yield from _Layout(sheet.name, top, left, rows, notes).tables(room)
-        except python_calamine.CalamineError as error:
-            yield wire.LeftOut(sheet.name, f"it cannot be read: {error}")
         except NotATable as error:
             yield wire.LeftOut(sheet.name, str(error))
-    if package is not None:
-        yield from package.others()
+    yield from book.others()
+
+
+class Workbook:
+    """A workbook whose sheets are looked at before calamine makes arrays of them.
+
+    Raises:
+        NotATable: it is no workbook that can be read.
+    """
+
+    def __init__(self, data: bytes, room: Room) -> None:
+        self._package = _Package(data, room) if data.startswith(b"PK") else None
+        try:
+            self._book = python_calamine.load_workbook(io.BytesIO(data))
+            self.sheets: list[Any] = self._book.sheets_metadata
+            """What calamine tells of each sheet without reading it."""
+        except python_calamine.PasswordError:
+            raise NotATable("the workbook is encrypted") from None
+        except python_calamine.CalamineError as error:
+            raise NotATable(f"it is no workbook that can be read: {error}") from None
+
+    def sheet(self, number: int) -> tuple[Any, Scan]:
+        """Return calamine's sheet, and what it does not tell of it. Raise NotATable if it cannot be read as an array."""
+        scan = self._package.scan(self.sheets[number].name) if self._package is not None else Scan(b"")
+        scan.check()
+        try:
+            return self._book.get_sheet_by_index(number), scan
+        except python_calamine.CalamineError as error:
+            raise NotATable(f"it cannot be read: {error}") from None
+
+    def grid(self, number: int) -> list[Row]:
+        """Return the cells of a sheet from its first row and column on, as pandas wants them.
+
+        An empty cell is an empty text, one with an error is NaN, and integers are exact. Raises NotATable.
+        """
+        cells, scan = self.sheet(number)
+        places = [*scan.values, *([cells.end] if cells.end is not None else [])]
+        if not places:
+            return []
+        height, width = (max(each) + 1 for each in zip(*places, strict=True))
+        if height * width > _MAX_CELLS:
+            raise NotATable(_too_far(height, width))
+        rows = [[*map(_as_pandas_has_it, row)] for row in cells.to_python(skip_empty_area=False)]
+        if scan.values:
+            rows += [[] for _ in range(height - len(rows))]
+            for row in rows:
+                row.extend([""] * (width - len(row)))
+            for (row_number, column), text in scan.values.items():
+                rows[row_number][column] = int(text) if text.lstrip("-").isdecimal() else math.nan
+        return rows
+
+    def others(self) -> Iterator[wire.LeftOut]:
+        """Yield what it has beside cells."""
+        if self._package is not None:
+            yield from self._package.others()
+
+
+def is_of_cells(sheet: Any) -> bool:
+    """Whether a sheet, as calamine describes it, has cells: others are charts, dialogs and code."""
+    return bool(sheet.typ == python_calamine.SheetTypeEnum.WorkSheet)
 
 
 def _kind_of(kind: Any) -> str:
@@ -81,7 +129,7 @@ def _kind_of(kind: Any) -> str:
     return next((text for name, text in words.items() if name in str(kind)), "sheet of another kind")
 
 
-def _rows(sheet: Any, scan: _Scan) -> tuple[int, int, list[Row]]:
+def _rows(sheet: Any, scan: Scan) -> tuple[int, int, list[Row]]:
     """Return the rows between the first cell and the last that are not empty, and where the first of them stands."""
     if sheet.height * sheet.width > _MAX_CELLS:
         raise NotATable(_too_far(sheet.total_height, sheet.total_width))
@@ -114,7 +162,15 @@ def _cell(cell: Any) -> Any:
     return cell
 
 
-class _Scan:
+def _as_pandas_has_it(cell: Any) -> Any:
+    if type(cell) is float and cell.is_integer():
+        return int(cell)
+    if type(cell) is datetime.date:
+        return datetime.datetime(cell.year, cell.month, cell.day)
+    return cell
+
+
+class Scan:
     """What calamine does not tell of a sheet, found in its XML."""
 
     def __init__(self, xml: bytes) -> None:
@@ -200,10 +256,10 @@ class _Package:
     def _read(self, name: str) -> bytes:
         return member_of(self._archive, self._names[name], self._room)
 
-    def scan(self, sheet: str) -> _Scan:
+    def scan(self, sheet: str) -> Scan:
         """Return what the XML of a sheet tells."""
         part = self._parts.get(sheet)
-        return _Scan(self._read(part) if part in self._names else b"")
+        return Scan(self._read(part) if part in self._names else b"")
 
     def others(self) -> Iterator[wire.LeftOut]:
         """Yield what a workbook has beside cells."""
@@ -218,7 +274,7 @@ class _Package:
                 yield wire.LeftOut("", f"{words}: {count:,}")
 
 
-def _notes(sheet: Any, scan: _Scan) -> list[str]:
+def _notes(sheet: Any, scan: Scan) -> list[str]:
     notes = []
     if sheet.visible != python_calamine.SheetVisibleEnum.Visible:
         notes.append("the sheet is hidden")

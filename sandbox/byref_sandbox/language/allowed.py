@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byref_sandbox.code.words import words
-from byref_sandbox.language.refusal import KEPT
+from byref_sandbox.language.refusal import KEPT, NO_SPREADSHEETS
 
 WHOLE = words("math cmath itertools statistics heapq numbers errno reprlib sched")
 """Modules whose every public name is harmless."""
@@ -193,11 +193,12 @@ NUMPY_CHECKS = words("""assert_equal assert_allclose assert_array_equal assert_a
 PANDAS_HIDDEN = words("""HDFStore ExcelFile ExcelWriter to_pickle test show_versions plotting io core compat util testing arrays api
     errors offsets tseries""")
 _NO_TABLES_OF_BYTES = "have the tool return JSON or CSV"
+_NO_CALAMINE = f"spreadsheets need python-calamine, which is not installed here (byref[tables]): {_NO_TABLES_OF_BYTES}"
 PANDAS_HINTS = {
-    "ExcelWriter": KEPT,
+    "ExcelWriter": NO_SPREADSHEETS,
     "HDFStore": KEPT,
-    "ExcelFile": _NO_TABLES_OF_BYTES,
-    "read_excel": f"spreadsheets cannot be read here: {_NO_TABLES_OF_BYTES}",
+    "ExcelFile": _NO_CALAMINE,
+    "read_excel": _NO_CALAMINE,
     "read_parquet": f"Parquet cannot be read here: {_NO_TABLES_OF_BYTES}",
     "read_sql_table": "use pd.read_sql('SELECT * FROM name', connection)",
     "read_html": "html.parser.HTMLParser takes HTML apart, xml.etree.ElementTree.fromstring(text) what is well-formed",

@@ -212,6 +212,10 @@ def _pandas(guards: Guards, modules: Modules, files: Files) -> None:
     for name in PANDAS_READERS:
         exposed[name] = frames.reader(files, getattr(pd, name), f"pd.{name}")
     exposed["read_xml"] = frames.reader(files, frames.xml_reader(pd.read_xml), "pd.read_xml")
+    with contextlib.suppress(ImportError):  # python-calamine is not installed: the hints say so
+        from byref_sandbox.language.spreadsheets import spreadsheet_names
+
+        exposed.update(spreadsheet_names(files, guards))
     for name in PANDAS_QUERIES:
         exposed[name] = frames.query(getattr(pd, name))
     exposed["MultiIndex"] = guards.replace(pd.MultiIndex, make=arrays.multi_index, kind=FullStandInMeta)

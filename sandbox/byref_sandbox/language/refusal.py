@@ -16,8 +16,13 @@ class NotAllowed(Exception):
 KEPT = "assign the value to a name at top level: it is kept for later calls"
 
 
+NO_SPREADSHEETS = "spreadsheets cannot be written here: to_csv(name) writes a file that is kept"
+
+
 def not_written(what: str) -> NotAllowed:
     """Return the refusal of a call that would write a file or a database."""
+    if what.endswith("to_excel()"):
+        return NotAllowed(f"{what} is not available", NO_SPREADSHEETS)
     return NotAllowed(f"{what} is not available: there are no files here", KEPT)
 
 
