@@ -26,6 +26,8 @@ NAMES_THERE: Final = "the names there are: "
 """In the hint of a NameError the list of names follows these words."""
 DELETED: Final = "deleted by the code"
 """The reason in `Outcome.unkept` of a name of an earlier run that the code deleted."""
+SUSPENDED: Final = "Suspended"
+"""The kind of a failure of code that waited for a call of a function that is not answered in this run."""
 FOREIGN_STATE: Final = "ForeignState"
 """The kind of a failure before the code ran: another version of Python or of a library wrote the session's state."""
 AS_DATA: Final = "it is plain data now"
@@ -55,6 +57,8 @@ class Limits:
     """Bytes of all that a run sends back: value, output, names, figures and files together."""
     recursion_depth: int = 1_000
     """Calls within calls, at most `MAX_RECURSION_DEPTH`: more do not fit on a stack of eight megabytes."""
+    wait_seconds: float = 300.0
+    """How long code may wait for functions of the host, in addition to `wall_seconds`."""
 
 
 @dataclass(frozen=True, slots=True)

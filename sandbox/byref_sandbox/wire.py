@@ -2,7 +2,8 @@
 
 Host to zygote: one datagram per order (`Run`, `Fork`, `Kill`) on a sequenced-packet socket, with descriptors beside it. Such a socket
 keeps the bounds of messages, so an order arrives whole or not at all. The order of a run carries three descriptors: a socket for this
-call alone, the write end of the run's reply pipe, and a memfd with the `Request`.
+call alone, the write end of the run's reply pipe, and a memfd with the `Request`. Where the run may call functions of the host, there
+is a fourth: the run's end of the stream on which it does (`byref_sandbox.functions`).
 
 Zygote to host, on the call's socket: `Missing` (the host answers with `Give`), `Working`, `Started`, `Refused`, `Ended`. Zygotes are
 trusted, but a mistake of one side must not hang the other: each receives one typed message of bounded size, or raises `Broken`.
@@ -26,6 +27,7 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
+from byref_sandbox.functions import Stub
 from byref_sandbox.jail.jail import Layer, SandboxUnavailable
 
 MAX_FRAMES: Final = 12_000
@@ -37,7 +39,9 @@ MAX_PATH_STEPS: Final = 64
 """Steps of a path inside what a run was given, which a reply may name."""
 MAX_DATAGRAM: Final = 64 << 10
 """Bytes of one message between host and zygote. What may be larger goes beside it, in a memfd."""
-MAX_ORDER_DESCRIPTORS: Final = 3
+MAX_ORDER_DESCRIPTORS: Final = 4
+CALLS: Final = -1
+"""The number of that stream among the payloads, which are numbered from 0 on."""
 KILL_GRACE_SECONDS: Final = 0.5
 """After its own timer a run has so long to say where it stopped; then its zygote kills it."""
 ASK_SECONDS: Final = 0.2
@@ -69,7 +73,8 @@ class Broken(Exception):
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
-    """Begin a run. Descriptors: the call's socket, the write end of the reply pipe, a memfd of the Request.
+    """Begin a run. Descriptors: the call's socket, the write end of the reply pipe, a memfd of the Request, and, where the run may
+    call functions, the run's end of the stream for that.
 
     Beside the request and not in it stands what the root must know. The root does not read the request: what it once held in its
     memory, each run that is forked from it later could find there.
@@ -184,6 +189,8 @@ class Terms(msgspec.Struct, frozen=True):
     stdout_bytes: int
     result_bytes: int
     recursion_depth: int
+    wait_seconds: float = 0.0
+    """How long the run may wait for functions of the host, in addition."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -215,6 +222,8 @@ class Request(msgspec.Struct, frozen=True):
     """The code may plot: matplotlib is loaded before it runs."""
     libraries: list[str] = []
     """Libraries that the code needs: they are loaded before it runs."""
+    functions: list[Stub] = []
+    """Functions of the host that the code may call."""
     max_outputs: int = 0
     max_output_bytes: int = 0
     without: list[str] = []

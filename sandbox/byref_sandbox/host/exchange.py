@@ -16,6 +16,8 @@ from typing import Final, Literal
 import msgspec
 
 from byref_sandbox import wire
+from byref_sandbox.functions import Callee
+from byref_sandbox.host.calling import Calling
 from byref_sandbox.values.data import Load
 
 START_SECONDS = 5.0
@@ -28,7 +30,7 @@ FRAMES_SLACK_BYTES: Final = 2 << 20
 """Bytes in a reply for names, reasons and framing, in addition to those that the limits count."""
 _NEWS: Final = msgspec.msgpack.Decoder(wire.News)
 
-Fault = Literal["", "silent", "gone", "unfinished", "too big", "broken"]
+Fault = Literal["", "silent", "gone", "unfinished", "too big", "broken", "suspended"]
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class Answer:
     started: bool = False
     fault: Fault = ""
     """silent: the zygote does not answer. gone: the zygote died. unfinished: the run closed its reply too early, and is not
-    known to have ended. too big, broken: the reply is."""
+    known to have ended. too big, broken: the reply is. suspended: it waited for a call that is not answered now."""
     detail: str = ""
     printed: bytes = b""
     """Printed output as it arrived; `done` contains it again."""
@@ -94,8 +96,15 @@ def reader_of(terms: wire.Terms) -> wire.FrameReader:
     return wire.FrameReader(reply_bytes(terms), terms.stdout_bytes + wire.MAX_TEXT_BYTES, terms.stdout_bytes)
 
 
-def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Load], vitals: Vitals) -> Answer:
-    """Run a request to its end, however it ends, in bounded time; `loads` reads its payloads, by index.
+def exchange(
+    orders: socket.socket,
+    request: wire.Request,
+    loads: Sequence[Load],
+    vitals: Vitals,
+    callee: Callee | None = None,
+) -> Answer:
+    """Run a request to its end, however it ends, in bounded time; `loads` reads its payloads, by index. `callee`
+    answers its calls of functions.
 
     Raises Broken if the order could not be given, SandboxUnavailable if the system refuses the necessary resources, and whatever
     a `loads` function raises.
@@ -115,9 +124,19 @@ def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Load]
             handed_over.callback(os.close, body)
             os.set_blocking(write_end, True)  # the run waits when the pipe is full; only the host must not block
             given = [index for index, payload in enumerate(request.payloads) if payload.inline is None]
-            order = wire.Run(request.terms.wall_seconds, given, request.plots, request.libraries)
-            wire.send(orders, order, (theirs.fileno(), write_end, body))
-        following = _Exchange(ours, reply, request, loads, vitals)
+            descriptors = [theirs.fileno(), write_end, body]
+            calling = None
+            if request.functions and callee is not None:
+                with wire.granted():
+                    line, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+                kept.enter_context(line)
+                handed_over.enter_context(far_end)
+                descriptors.append(far_end.fileno())
+                calling = Calling(line, callee, request.terms.result_bytes)
+            seconds = request.terms.wall_seconds + request.terms.wait_seconds
+            order = wire.Run(seconds, given, request.plots, request.libraries)
+            wire.send(orders, order, tuple(descriptors))
+        following = _Exchange(ours, reply, request, loads, vitals, calling)
         try:
             return following.follow()
         finally:
@@ -126,16 +145,23 @@ def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Load]
 
 class _Exchange:
     def __init__(
-        self, channel: socket.socket, reply: int, request: wire.Request, loads: Sequence[Load], vitals: Vitals
+        self,
+        channel: socket.socket,
+        reply: int,
+        request: wire.Request,
+        loads: Sequence[Load],
+        vitals: Vitals,
+        calling: Calling | None,
     ) -> None:
         self._vitals = vitals
+        self._calling = calling
         self._channel = channel
         self._reply = reply
         self._loads = loads
         self._keys = [payload.key for payload in request.payloads]
         self._lacking = {index for index, payload in enumerate(request.payloads) if payload.inline is None}
         """Payloads that the zygote may still ask for. Each is sent only once."""
-        self._run_seconds = request.terms.wall_seconds + wire.KILL_GRACE_SECONDS
+        self._run_seconds = request.terms.wall_seconds + request.terms.wait_seconds + wire.KILL_GRACE_SECONDS
         self._reader = reader_of(request.terms)
         self._answer = Answer()
         self._deadline = time.monotonic() + START_SECONDS
@@ -152,6 +178,8 @@ class _Exchange:
         poll = select.poll()
         poll.register(self._channel, select.POLLIN)
         poll.register(self._reply, select.POLLIN)
+        if self._calling is not None:
+            self._calling.register(poll)
         while not (answer.done or answer.refused or answer.fault or answer.ended):
             left = self._deadline - time.monotonic()
             ready = dict(poll.poll(max(0, left) * 1000 + 1)) if left > 0 else {}
@@ -166,11 +194,21 @@ class _Exchange:
                 poll.unregister(self._reply)  # it would be ready for ever
                 self._has_hung_up = True
                 self._deadline = min(self._deadline, time.monotonic() + END_SECONDS)
+            if self._calling is not None and ready and not self._has_hung_up:
+                self._call(self._calling, ready, poll)
         if answer.done is None and not answer.fault:
             self._read()  # everything that a dead process wrote is in the pipe by now
         answer.printed, answer.dump = bytes(self._reader.printed), self._reader.dump
         answer.wall_ms = round((time.monotonic() - self._started) * 1000, 3) if self._started else 0.0
         return answer
+
+    def _call(self, calling: Calling, ready: dict[int, int], poll: select.poll) -> None:
+        try:
+            calling.handle(ready, poll)
+        except wire.Broken as error:
+            self._answer.fault, self._answer.detail = "broken", str(error)
+        if calling.is_suspended:
+            self._answer.fault = "suspended"
 
     def _hear(self) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
+from byref_sandbox.functions import Callee
 from byref_sandbox.outcome import JqOutcome, Limits, Outcome, Rendered
 from byref_sandbox.values.data import Data, State
 
@@ -41,13 +42,14 @@ class Interpreter(Protocol):
         limits: Limits | None = None,
         state: State | None = None,
         files: Mapping[str, bytes | Data] | None = None,
+        functions: Callee | None = None,
     ) -> Outcome:
         """Run Python over variables, of which those that the code names are bound.
 
         In the code `users` (or `$users`) is the value and `df("users")` its DataFrame. `state` is what earlier runs of the
         session have left (`Outcome.contents` and `Outcome.blobs`): its names are bound as well, and are what they were. `files`
-        are what earlier runs wrote (`Outcome.files`), by name: the code opens them as it would elsewhere. Both arguments are
-        left out where there is none. Names that the code binds at its top level are in the outcome.
+        are what earlier runs wrote (`Outcome.files`), by name: the code opens them as it would elsewhere. `functions`
+        answers the code's calls of functions of the host. These arguments are left out where there is none. Names that the code binds at its top level are in the outcome.
         """
 
     def jq(

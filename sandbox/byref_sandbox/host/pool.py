@@ -20,6 +20,7 @@ from typing import Final, Literal
 
 from byref_sandbox import wire
 from byref_sandbox.code.libraries import LIBRARIES
+from byref_sandbox.functions import Callee
 from byref_sandbox.host.exchange import Answer, Vitals, exchange
 from byref_sandbox.host.process import ANSWER_SECONDS, RootProcess, check_layers
 from byref_sandbox.host.runner import Runner
@@ -139,7 +140,9 @@ class Sandbox(Runner):
                 return tuple(self._root.ready.layers)
         return probe(jail=self._jail)
 
-    def answer(self, request: wire.Request, loads: Sequence[Load], session: str | None) -> Answer:
+    def answer(
+        self, request: wire.Request, loads: Sequence[Load], session: str | None, callee: Callee | None = None
+    ) -> Answer:
         """Run one request to its end: in the session's warm process or, without a session, in a fork of the root."""
         asked = time.monotonic()
         with self._slots:
@@ -151,7 +154,7 @@ class Sandbox(Runner):
                                 orders, vitals = root.orders_for(request.libraries), root.vitals
                         else:
                             orders, vitals = warm.orders, warm.vitals
-                        answer = exchange(orders, request, loads, vitals)
+                        answer = exchange(orders, request, loads, vitals, callee)
                     except wire.Broken as error:
                         answer = Answer(fault="gone", detail=str(error))
                     if answer.fault in ("silent", "gone"):

@@ -21,6 +21,7 @@ from byref_sandbox.outcome import (
     COLUMN_TYPES,
     MAX_STDERR_BYTES,
     MEMBER_TYPES,
+    SUSPENDED,
     Aside,
     Bound,
     Column,
@@ -325,6 +326,8 @@ def _failure(answer: Answer, limits: Limits) -> Failure | None:
         )
     if answer.fault == "broken":
         return _UNREADABLE
+    if answer.fault == "suspended":
+        return Failure(SUSPENDED, "the code waits for a call that is not answered yet")
     if answer.ended is not None:
         return replace(_why_it_ended(answer.ended, limits), line=_line_of(answer.dump))
     if answer.fault == "unfinished":

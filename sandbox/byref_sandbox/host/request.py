@@ -16,6 +16,7 @@ from byref_sandbox.code.inplace import changed_in_place
 from byref_sandbox.code.readonly import is_read_only
 from byref_sandbox.code.sqltext import references
 from byref_sandbox.contents import FRAME, LAST, OTHER_INFERENCE, SETTINGS, blobs_of, decode_contents, decode_last
+from byref_sandbox.functions import Stub
 from byref_sandbox.jsontext import encodable
 from byref_sandbox.outcome import MAX_FILE_NAME_CHARS, MAX_RECURSION_DEPTH, Limits
 from byref_sandbox.values import data, plots
@@ -24,6 +25,8 @@ from byref_sandbox.values.data import Load, State
 
 MAX_OUTPUTS: Final = wire.MAX_FRAMES - 2
 _MAX_NAMES: Final = 10_000
+_LISTS: Final = Stub("functions")
+"""What lists the functions."""
 _OCTETS: Final = "application/octet-stream"
 
 
@@ -36,10 +39,11 @@ def code_request(
     state: State | None = None,
     files: Mapping[str, bytes | data.Data] | None = None,
     allowed: Sequence[str] = (),
+    stubs: Sequence[Stub] = (),
 ) -> tuple[wire.Request, list[Load]]:
     """Build the request for a run of Python. It contains only variables and names of the session that the code may read.
 
-    `allowed` are further modules that the host allows.
+    `allowed` are further modules that the host allows, and `stubs` functions that the code may call, if it names one.
 
     Raises TypeError, ValueError.
     """
@@ -88,12 +92,14 @@ def code_request(
     is_reading = is_read_only(Analysed.joined(session.texts[::-1]), [*bound_names, *([LAST] if session.last else ())])
     binds = bool(code.uses.assigned or code.uses.imports or code.uses.may_read_all)
     keeps = binds or not is_reading or session.has_settings or bool(session.last)
-    keeps = keeps or not session.all_names.isdisjoint(wanted)
+    # Names of the session may be functions that call the host's.
+    uses_session = code.uses.may_read_all or not session.all_names.isdisjoint(wanted)
+    keeps = keeps or uses_session
     request = wire.Request(
         mode=mode,
         # Written as escapes, lone surrogates mean the same in a string literal; elsewhere in code they are refused.
         source=encodable(code),
-        terms=_terms(limits),
+        terms=_terms(limits, waits=bool(stubs)),
         payloads=payloads.all,
         variables=bound,
         state=session.request(payloads) if keeps else None,
@@ -110,9 +116,14 @@ def code_request(
         libraries=needed_libraries,
         changed=[FRAME + each.name if each.is_table else each.name for each in changed],
         is_reading=is_reading,
+        functions=[*stubs] if uses_session or _names_one(code, stubs) else [],
         without=list(without),
     )
     return request, payloads.loads
+
+
+def _names_one(code: str, stubs: Sequence[Stub]) -> bool:
+    return bool(stubs) and any(stub.name in code for stub in (*stubs, _LISTS))
 
 
 def _without_changed(bound: list[wire.Variable]) -> list[wire.Variable]:
@@ -329,8 +340,11 @@ def _parts(value: object) -> list[list[str]]:
     return [list(path) for path in value.parts] if isinstance(value, data.Data) else []
 
 
-def _terms(limits: Limits) -> wire.Terms:
-    for name in ("wall_seconds", "cpu_seconds", "memory_bytes", "stdout_bytes", "result_bytes", "recursion_depth"):
+def _terms(limits: Limits, *, waits: bool = False) -> wire.Terms:
+    for name in (
+        *("wall_seconds", "cpu_seconds", "memory_bytes", "stdout_bytes", "result_bytes", "recursion_depth"),
+        "wait_seconds",
+    ):
         value = getattr(limits, name)
         if not 0 < value < float("inf"):
             raise ValueError(f"limit {name} is {value!r}; expected a positive, finite number")
@@ -345,4 +359,5 @@ def _terms(limits: Limits) -> wire.Terms:
         int(limits.stdout_bytes),
         int(limits.result_bytes),
         int(limits.recursion_depth),
+        float(limits.wait_seconds) if waits else 0.0,
     )

@@ -10,6 +10,7 @@ from typing import Final
 
 from byref_sandbox import wire
 from byref_sandbox.code import plainjq, sqltext
+from byref_sandbox.functions import Callee
 from byref_sandbox.host.exchange import Answer
 from byref_sandbox.host.interpreter import Interpreter
 from byref_sandbox.host.reading import jq_outcome_of, outcome_of, rendered_of, tables_of
@@ -44,8 +45,11 @@ class Runner(Interpreter):
         """Further modules that code may import."""
 
     @abstractmethod
-    def answer(self, request: wire.Request, loads: Sequence[Load], session: str | None) -> Answer:
+    def answer(
+        self, request: wire.Request, loads: Sequence[Load], session: str | None, callee: Callee | None = None
+    ) -> Answer:
         """Run one request to its end; `loads` return its payloads, by index, if they are not warm in `session`.
+        `callee` answers the calls of a request that has functions.
 
         Mistakes of the code are in the answer. The method may be called from any thread, several times at once. It raises
         SandboxUnavailable, and whatever a load raises.
@@ -60,14 +64,23 @@ class Runner(Interpreter):
         limits: Limits | None = None,
         state: State | None = None,
         files: Mapping[str, bytes | Data] | None = None,
+        functions: Callee | None = None,
     ) -> Outcome:
         limits = limits or self.limits
         if len(code) > MAX_SOURCE_CHARS:
             return Outcome(error=Failure("SyntaxError", f"the code is longer than {MAX_SOURCE_CHARS:,} characters"))
         request, loads = code_request(
-            "code", code, variables or {}, limits, state=state, files=files, allowed=self.modules
+            "code",
+            code,
+            variables or {},
+            limits,
+            state=state,
+            files=files,
+            allowed=self.modules,
+            stubs=() if functions is None else functions.stubs,
         )
-        return outcome_of(self.answer(request, loads, session), limits, request.variables)
+        callee = {"callee": functions} if request.functions else {}
+        return outcome_of(self.answer(request, loads, session, **callee), limits, request.variables)
 
     def jq(
         self,

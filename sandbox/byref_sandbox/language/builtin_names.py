@@ -11,6 +11,7 @@ from typing import Any
 from byref_sandbox.code.words import words
 from byref_sandbox.language import transformer
 from byref_sandbox.language.attributes import Namespace
+from byref_sandbox.language.calling import FunctionError, awaitable, awaited
 from byref_sandbox.language.copying import own_deepcopy
 from byref_sandbox.language.evaluation import is_variable
 from byref_sandbox.language.files import Files
@@ -58,6 +59,9 @@ def safe_builtins(guards: Guards, modules: Modules, files: Files, evaluate: Call
             transformer.READABLE: guards.readable,
             transformer.LOOK_UP: public_look_up,
             transformer.DEEPCOPY: own_deepcopy,
+            transformer.AWAITED: awaited,
+            transformer.AWAITABLE: awaitable,
+            "FunctionError": FunctionError,
             transformer.USER_CLASSES: guards.user_classes,
         }
     )

@@ -117,7 +117,9 @@ class Loop:
         return Future(loop=self)
 
     def create_task(self, coro: Coroutine[Any, Any, Any], *, name: object = None, context: Any = None) -> Task:
-        """Run a coroutine beside the others."""
+        """Run a coroutine beside the others. A call of a function of the host is under way already."""
+        if self._outside is not None and isinstance(coro, Future):
+            return coro  # type: ignore[return-value]
         return Task(coro, loop=self, name=name, context=context)
 
     def run_in_executor(self, executor: object, func: Callable[..., Any], *arguments: Any) -> Future:
@@ -187,7 +189,7 @@ class Loop:
         end = self.time() + BACKGROUND_SECONDS
         with self._running():
             while self._tasks and self._has_work() and self._next_in() < max(0.0, end - self.time()):
-                self._turn()
+                self._turn(max(0.0, end - self.time()))
         if self._tasks and self._has_work():
             names = ", ".join(task.get_name() for task in itertools.islice(self._tasks, _MAX_TOLD))
             tell(f"stopped, since the code has ended without awaiting them: {names}")
@@ -228,10 +230,12 @@ class Loop:
             return 0.0
         return max(0.0, self._live_timers()[0][0] - self.time())
 
-    def _turn(self) -> None:
-        """Make all calls that are due; if there are none, wait for the first. There must be work."""
+    def _turn(self, most: float | None = None) -> None:
+        """Make all calls that are due; if there are none, wait for the first, but at most so long. There must be work."""
         timers = self._live_timers()
         seconds = 0.0 if self._ready else max(0.0, timers[0][0] - self.time()) if timers else None
+        if most is not None:
+            seconds = most if seconds is None else min(seconds, most)
         if self._outside is not None and self._outside.is_busy():
             self._outside.wait(seconds)
         elif seconds:
@@ -266,6 +270,12 @@ _loop: contextvars.ContextVar[Loop | None] = contextvars.ContextVar("loop", defa
 def begin(outside: Outside | None = None) -> None:
     """Begin a run: it has a loop of its own, which is made when something asks for it."""
     _loop.set(Loop(outside) if outside is not None else None)
+
+
+def has_outside() -> bool:
+    """Whether something outside of the code may complete futures."""
+    loop = _loop.get()
+    return loop is not None and loop._outside is not None
 
 
 def get_event_loop() -> Loop:
@@ -555,6 +565,10 @@ def ensure_future(coro_or_future: Any, *, loop: Loop | None = None) -> Future:
         return loop.create_task(coro_or_future)
     if inspect.isawaitable(coro_or_future):
         return loop.create_task(_awaited(coro_or_future))
+    if loop._outside is not None:  # what a function of the host has returned where nothing awaited it
+        future = loop.create_future()
+        future.set_result(coro_or_future)
+        return future
     raise TypeError("An asyncio.Future, a coroutine or an awaitable is required")
 
 

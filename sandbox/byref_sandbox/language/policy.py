@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from byref_sandbox.code.awaiting import awaited_in
 from byref_sandbox.code.libraries import LIBRARIES, is_installed
 from byref_sandbox.code.source import TOO_DEEP, parsed, shows_no_value, strip_dollars
-from byref_sandbox.language import copying, eventloop, hints, libraries, names, science, styles, transformer
+from byref_sandbox.language import calling, copying, eventloop, hints, libraries, names, science, styles, transformer
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.builtin_names import safe_builtins
+from byref_sandbox.language.calling import Functions, HostFunction
 from byref_sandbox.language.evaluation import evaluator, runner
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.files import BinaryFile, Files, TextFile
@@ -88,6 +90,7 @@ class Language:
                 Namespace: dict,
                 Facade: stand_in(types.ModuleType, "use an import statement"),
                 types.CodeType: stand_in(types.CodeType, "write the code directly"),
+                HostFunction: stand_in(types.BuiltinFunctionType, "define a function with def"),
             }
         )
         self._guards.stand_ins.update({TextFile: io.StringIO, BinaryFile: io.BytesIO})
@@ -188,23 +191,29 @@ class Language:
         return Ran(value, value is not None, self.bound(space, variables))
 
     def space(
-        self, variables: Mapping[str, object], helper: object = None, files: Mapping[str, bytes] | None = None
+        self,
+        variables: Mapping[str, object],
+        helper: object = None,
+        files: Mapping[str, bytes] | None = None,
+        functions: Functions | None = None,
     ) -> dict[str, Any]:
         """Return the top-level names of a new run, and forget the classes of the last one.
 
         `helper` is called by `df(…)` where the code has bound `df` to something that cannot be called; without it, the variable
-        `df` is. `files` are those that earlier runs wrote.
+        `df` is. `files` are those that earlier runs wrote; `functions` are the host's.
         """
         self._guards.reset()
         self.files.reset(files or {})
         self.evaluated.clear()
-        eventloop.begin()
+        eventloop.begin(functions)
         if self._plots is not None:
             self._plots.reset()
         helper = variables.get(names.FRAME_HELPER) if helper is None else helper
         known = {**self.builtins, transformer.HELPER: lambda value: value if callable(value) else helper}
         if helper is not None:
             known[names.FRAME_HELPER] = helper  # so that it is there again after `del df`
+        if functions is not None:
+            known |= {"functions": calling.finder(functions.all), **functions.all}
         return {**variables, "__builtins__": known, "__name__": "__main__"}
 
     def execute(self, program: Program, space: dict[str, Any], stdout: TextIO | io.TextIOBase) -> object:
@@ -263,6 +272,7 @@ def _compiled(source: str, filename: str, mode: Literal["exec", "eval"]) -> tupl
         warnings.simplefilter("ignore", SyntaxWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         plain = parsed(source, filename, mode)
+        walls.awaited = awaited_in(plain)
         walls.shows_value = not (isinstance(plain, ast.Module) and shows_no_value(source, plain))
         tree = walls.visit(plain)
         if walls.problems:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from RestrictedPython.transformer import RestrictingNodeTransformer
 
+from byref_sandbox.code.awaiting import Awaited
 from byref_sandbox.language import names
 from byref_sandbox.language.templates import refused_attribute
 
@@ -19,6 +20,7 @@ GETATTR, PRIVATE, DUNDER, WRITABLE = ".getattr", ".private", ".dunder", ".writab
 IMPORT, IMPORT_ALL = ".import", ".import_all"
 TYPE, USER_CLASSES, VALUE, LOOK_UP = ".type", ".user_classes", ".value", ".look_up"
 READABLE, DEEPCOPY, HELPER = ".readable", ".deepcopy", ".helper"
+AWAITED, AWAITABLE = ".awaited", ".awaitable"
 
 _Scope = Literal["module", "class", "function", "expression"]
 _N = TypeVar("_N", bound=ast.AST)
@@ -46,6 +48,8 @@ class Transformer(RestrictingNodeTransformer):
         self.has_value = False
         self.shows_value = True
         """Whether the value of a last expression is the code's."""
+        self.awaited = Awaited()
+        """Where the code awaits what calls return."""
         self._scope: _Scope = "module"
         self._string_annotations = False
 
@@ -57,7 +61,7 @@ class Transformer(RestrictingNodeTransformer):
     # Allowed as they are: what they hold is visited, and nothing else has to be asked. RestrictedPython refuses some of these, and calls
     # `guard_iter` for loops; but nothing that can be iterated over yields what cannot be had otherwise.
     guard_iter = visit_Subscript = visit_With = visit_TryStar = RestrictingNodeTransformer.node_contents_visit
-    visit_Await = visit_AsyncFor = visit_AsyncWith = RestrictingNodeTransformer.node_contents_visit
+    visit_AsyncFor = visit_AsyncWith = RestrictingNodeTransformer.node_contents_visit
     visit_Match = visit_match_case = visit_MatchSequence = visit_MatchOr = (
         RestrictingNodeTransformer.node_contents_visit
     )
@@ -155,7 +159,20 @@ class Transformer(RestrictingNodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Name) and node.func.id == names.FRAME_HELPER:
             node.func = self._call(node.func, HELPER, node.func)
-        return self.node_contents_visit(node)
+        is_awaited, given = id(node) in self.awaited.calls, id(node) in self.awaited.given
+        self.node_contents_visit(node)
+        if is_awaited:
+            node.func = self._call(node.func, AWAITED, node.func)
+        if given and node.args and not isinstance(node.args[0], ast.Starred):
+            node.args[0] = self._call(node.args[0], AWAITED, node.args[0])
+        return node
+
+    def visit_Await(self, node: ast.Await) -> ast.AST:
+        is_name = isinstance(node.value, ast.Name | ast.Subscript | ast.Call)
+        self.node_contents_visit(node)
+        if is_name:
+            node.value = self._call(node.value, AWAITABLE, node.value)
+        return node
 
     # Statements ----------------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Gener
 from typing import Any, Final, Self
 
 from byref_sandbox.language import eventloop
+from byref_sandbox.language.calling import awaited
 from byref_sandbox.language.eventloop import (
     CancelledError,
     Future,
@@ -116,8 +117,9 @@ def _set_result(future: Future, result: Any = None) -> None:
 
 
 async def to_thread(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call it at once; there are no threads."""
-    return func(*args, **kwargs)
+    """Call it at once; there are no threads. A function of the host works meanwhile."""
+    called = awaited(func)
+    return called(*args, **kwargs) if called is func else await called(*args, **kwargs)
 
 
 # Several at once ---------------------------------------------------------------------------------------------------------------

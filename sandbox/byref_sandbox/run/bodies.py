@@ -14,6 +14,7 @@ import msgspec
 from byref_sandbox import wire
 from byref_sandbox.contents import LAST
 from byref_sandbox.jsontext import encodable
+from byref_sandbox.language.calling import Functions, Line
 from byref_sandbox.language.policy import Language, Refused
 from byref_sandbox.outcome import FOREIGN_STATE, Failure
 from byref_sandbox.run.names import BlobOf, Foreign, Names
@@ -34,15 +35,26 @@ from byref_sandbox.values.bindings import Bindings
 _RAW_FILE: Final = "<raw>"
 
 
-def language_body(language: Language, known: Known, request: wire.Request, bindings: Bindings, blob_of: BlobOf) -> Body:
-    """Return the body that runs `request.source` under the language. Names that it bound before an error are sent as well."""
+def language_body(
+    language: Language,
+    known: Known,
+    request: wire.Request,
+    bindings: Bindings,
+    blob_of: BlobOf,
+    line: Line | None = None,
+) -> Body:
+    """Return the body that runs `request.source` under the language. Names that it bound before an error are sent as well.
+
+    `line` carries the code's calls of the functions in `request`.
+    """
 
     def body(stdout: Captured) -> list[wire.Frame]:
         try:
             program = language.compile(request.source)
         except Refused as refusal:
             return [error_frame(refusal.failure)]
-        space = language.space(bindings.all(), bindings.df, bindings.files)
+        functions = None if line is None else Functions(request.functions, line)
+        space = language.space(bindings.all(), bindings.df, bindings.files, functions)
         try:
             names = Names(language, known, request, bindings, blob_of, space)
         except Foreign:

@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -94,20 +94,65 @@ class Captured(io.TextIOBase):
         return "".join(self._parts)
 
 
+class Pauses:
+    """The time in which a run has waited for its host. Its limit of time does not count it, but it has a limit of its own."""
+
+    def __init__(self, seconds: float) -> None:
+        self._most = seconds
+        self._seconds = 0.0
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of waiting so far."""
+        return self._seconds + (0.0 if self._since is None else time.monotonic() - self._since)
+
+    @property
+    def left(self) -> float:
+        """Seconds of waiting that are left; raises Expired if there are none."""
+        if self.seconds >= self._most:
+            raise Expired(
+                "WaitLimit", f"waited longer than {self._most:g} s for functions of the host", "call fewer functions"
+            )
+        return self._most - self.seconds
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Count the time in here."""
+        self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds, self._since = self.seconds, None
+
+
 Body = Callable[[Captured], list[wire.Frame]]
 """Runs the code and returns the frames of the reply. The last may be a `Done`, to which output and usage are added."""
 Prepare = Callable[[], Body]
 """Loads what the run needs, before the jail is entered; raises Unusable."""
 
 
-def execute(terms: wire.Terms, prepare: Prepare, jail: Jail, *, reply: int, parent: int) -> NoReturn:
-    """Do the whole run in this process and end it: never returns, never raises."""
+def execute(
+    terms: wire.Terms,
+    prepare: Prepare,
+    jail: Jail,
+    *,
+    reply: int,
+    line: int | None = None,
+    parent: int,
+    pauses: Pauses,
+) -> NoReturn:
+    """Do the whole run in this process and end it: never returns, never raises.
+
+    By the descriptor `line` the run calls functions of the host, if it may; `pauses` counts how long it waits for them.
+    """
     try:
         stdout = Captured(terms.stdout_bytes, reply)
         stderr = Captured(min(terms.stdout_bytes, MAX_STDERR_BYTES))
         usage = _Usage()
         try:
-            frames = _guarded(terms, prepare, jail, reply, parent, stdout, stderr)
+            keep = (reply,) if line is None else (reply, line)
+            frames = _guarded(terms, prepare, jail, keep, parent, stdout, stderr, pauses)
             disarm()
         except Expired as error:  # the timer fired while the code's objects were being freed
             disarm()
@@ -127,7 +172,14 @@ def refuse(reply: int, failure: Failure) -> NoReturn:
 
 
 def _guarded(
-    terms: wire.Terms, prepare: Prepare, jail: Jail, reply: int, parent: int, stdout: Captured, stderr: Captured
+    terms: wire.Terms,
+    prepare: Prepare,
+    jail: Jail,
+    keep: tuple[int, ...],
+    parent: int,
+    stdout: Captured,
+    stderr: Captured,
+    pauses: Pauses,
 ) -> list[wire.Frame]:
     # Address space and no memory: pages that nobody touches are not there.
     reserve = mmap.mmap(-1, _RESERVE_BYTES, mmap.MAP_PRIVATE)
@@ -139,11 +191,11 @@ def _guarded(
         for name in ("stdin", "__stdin__", "__stdout__", "__stderr__"):
             setattr(sys, name, None)
         sys.setrecursionlimit(terms.recursion_depth + _OWN_DEPTH)
-        _arm(terms)
-        _say_where(reply)
+        _arm(terms, pauses)
+        _say_where(keep[0])
         jail.enter(
             Terms(
-                keep=(reply,),
+                keep=keep,
                 address_space=address_space() + terms.memory_bytes,
                 cpu_seconds=terms.cpu_seconds,
                 parent=parent,
@@ -198,17 +250,32 @@ def error_frame(failure: Failure) -> wire.Error:
     )
 
 
-def _arm(terms: wire.Terms) -> None:
+def _arm(terms: wire.Terms, pauses: Pauses) -> None:
     # Before the jail is entered: in there the system call is refused, so that code can neither stop the timers nor set others.
     for number, timer, seconds, kind, what in (
         (signal.SIGALRM, signal.ITIMER_REAL, terms.wall_seconds, "TimeLimit", "s"),
         (signal.SIGPROF, signal.ITIMER_PROF, terms.cpu_seconds, "CpuLimit", "s of processor time"),
     ):
-        signal.signal(number, _raiser(kind, f"stopped after {seconds:g} {what}"))
+        expire = _raiser(kind, f"stopped after {seconds:g} {what}")
+        if timer == signal.ITIMER_REAL:
+            expire = _unless_paused(expire, time.monotonic() + seconds, pauses)
+        signal.signal(number, expire)
         signal.setitimer(timer, seconds, _TICK_SECONDS)
 
 
-def _raiser(kind: str, message: str) -> Callable[[int, FrameType | None], None]:
+_Handler = Callable[[int, FrameType | None], None]
+
+
+def _unless_paused(expire: _Handler, deadline: float, pauses: Pauses) -> _Handler:
+    # In the jail the timer cannot be set again. It goes on ticking, so the deadline is looked at with every tick.
+    def tick(number: int, frame: FrameType | None) -> None:
+        if time.monotonic() >= deadline + pauses.seconds:
+            expire(number, frame)
+
+    return tick
+
+
+def _raiser(kind: str, message: str) -> _Handler:
     def expire(_signal: int, _frame: FrameType | None) -> None:
         raise Expired(kind, message, "do less per call, or use pandas operations instead of loops")
 

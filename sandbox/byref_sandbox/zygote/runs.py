@@ -22,6 +22,7 @@ from byref_sandbox.jail.jail import Jail, address_space
 from byref_sandbox.jail.libc import name_process
 from byref_sandbox.outcome import Failure
 from byref_sandbox.run import bodies, jqbody, sqlbody, tablesbody, worker
+from byref_sandbox.run.calls import Calls
 from byref_sandbox.state.known import Known
 from byref_sandbox.values.bindings import Bindings, OnlyTable
 from byref_sandbox.values.loaded import Budget, Loaded, Store, wanted_of
@@ -67,7 +68,7 @@ class Runs:
 
     def _rehearse(self, source: str, *, keeps: bool) -> None:
         request = wire.Request("code", source, _TERMS, keeps=keeps)
-        body = self._prepare(_REQUESTS.decode(msgspec.msgpack.encode(request)), {})
+        body = self._prepare(_REQUESTS.decode(msgspec.msgpack.encode(request)), {}, None)
         for frame in body(worker.Captured(_TERMS.stdout_bytes)):
             wire.pack(frame)
         address_space()
@@ -84,12 +85,18 @@ class Runs:
             terms = request.terms
             if request.mode == "jq":
                 terms = jqbody.with_data(terms, sum(os.fstat(file).st_size for file in files.values()))
-            prepare = functools.partial(self._prepare, request, files)
-            worker.execute(terms, prepare, self._jail.less(request.without), reply=reply, parent=parent)
+            payloads = dict(files)
+            calls = payloads.pop(wire.CALLS, None)
+            pauses = worker.Pauses(terms.wait_seconds)
+            line = None if calls is None else Calls(calls, terms.result_bytes, pauses)
+            prepare = functools.partial(self._prepare, request, payloads, line)
+            jail = self._jail.less(request.without)
+            end = None if line is None else line.descriptor
+            worker.execute(terms, prepare, jail, reply=reply, line=end, parent=parent, pauses=pauses)
         finally:
             os._exit(1)
 
-    def _prepare(self, request: wire.Request, files: Mapping[int, int]) -> worker.Body:
+    def _prepare(self, request: wire.Request, files: Mapping[int, int], line: Calls | None) -> worker.Body:
         if request.mode == "jq":
             payload, path = request.payloads[0], json.loads(request.variables[0].path)
             source = files[0] if files else payload.inline or b""
@@ -119,7 +126,7 @@ class Runs:
             assert isinstance(found, bytes)
             return found
 
-        return bodies.language_body(self._language, self.known, request, bindings, blob_of)
+        return bodies.language_body(self._language, self.known, request, bindings, blob_of, line)
 
     def _loaded(self, request: wire.Request, files: Mapping[int, int]) -> dict[int, Loaded]:
         """Return the request's payloads, by index."""

@@ -114,9 +114,9 @@ class Zygote:
         self._standby: standby.Standby | None = None
         self._no_standby_before = 0.0
         # Without a free descriptor no order could be received any more, not even one that ends something. So payloads get those
-        # that are left when each possible call has its three and the zygote has its own.
+        # that are left when each possible call has its four and the zygote has its own.
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._max_files = max(standby.MAX_FILES, limit - 3 * MAX_CALLS - _OWN_DESCRIPTORS)
+        self._max_files = max(standby.MAX_FILES, limit - wire.MAX_ORDER_DESCRIPTORS * MAX_CALLS - _OWN_DESCRIPTORS)
         # SIGCHLD must wake the poll. A signal handler alone cannot: the child may end between the look at the children and the poll.
         # So the interpreter writes a byte into this pipe, which the poll watches. Non-blocking: a full pipe wakes just as well.
         self._wake, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -181,8 +181,10 @@ class Zygote:
             os.kill(pid, signal.SIGKILL)
         os._exit(0)
 
-    def _begin(self, order: wire.Run, channel: int, reply: int, body: int) -> None:
+    def _begin(self, order: wire.Run, channel: int, reply: int, body: int, *calls: int) -> None:
         call = _Call(socket.socket(fileno=channel), reply, body, order.wall_seconds)
+        for descriptor in calls:  # one, if the code may call functions
+            call.files[wire.CALLS] = descriptor
         self._calls.append(call)
         if len(self._calls) > MAX_CALLS:
             self._refuse(call, "Busy", f"more than {MAX_CALLS} runs at once")

@@ -39,6 +39,7 @@ from byref.artifacts.names import ValueLoad
 from byref.db.payloads import PayloadLoad
 from byref.errors import ConfigurationError, one_line
 from byref_sandbox import Limits, Runner, SandboxUnavailable, wire
+from byref_sandbox.functions import Callee
 from byref_sandbox.host.exchange import Answer
 from byref_sandbox.values.data import Load
 
@@ -144,8 +145,12 @@ class DaskInterpreter(Runner):
                 self._cluster.everywhere(dask_worker.release, self._owner, seconds=_CLOSE_SECONDS)
         self._cluster.close()
 
-    def answer(self, request: wire.Request, loads: Sequence[Load], session: str | None) -> Answer:
+    def answer(
+        self, request: wire.Request, loads: Sequence[Load], session: str | None, callee: Callee | None = None
+    ) -> Answer:
         """Run one request on a worker; data goes as references, and as bytes if the worker cannot read it."""
+        if callee is not None:
+            raise SandboxUnavailable("code on a Dask cluster cannot call functions of the host")
         data: list[Blob | Value | Given | AtHost | None] = [
             None if payload.inline is not None else _reference(load)
             for payload, load in zip(request.payloads, loads, strict=True)

@@ -1,0 +1,170 @@
+"""Functions of the host that a run may call: what both sides know of them, and what they say to each other.
+
+Such a run has one descriptor beside its reply: a stream socket. On it the run sends `Call` and `Waiting`, and the host `Returned` and
+`Raised`. A message is its length in four bytes, big-endian, and one typed record in msgpack. A run is hostile, so the host takes
+nothing but messages of these types, under hard caps; arguments stay bytes until something checks them as JSON.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+
+MAX_NAME_CHARS: Final = 200
+MAX_MESSAGE_CHARS: Final = 4_000
+"""Characters of an error's text that reach the code."""
+FRAMING_BYTES: Final = 4_096
+"""Bytes of a message in addition to its arguments or its data."""
+_LENGTH: Final = struct.Struct("!I")
+
+ParameterKind = Literal["positional", "either", "keyword", "further"]
+"""How an argument may be given: by place only, by place or name, by name only; `further`: under any other name."""
+ErrorKind = Literal[
+    "FunctionError",
+    "TypeError",
+    "ValueError",
+    "KeyError",
+    "IndexError",
+    "LookupError",
+    "PermissionError",
+    "FileNotFoundError",
+    "TimeoutError",
+    "ConnectionError",
+    "NotImplementedError",
+    "RuntimeError",
+]
+"""The exception that a failed call raises in the code."""
+
+
+class Parameter(msgspec.Struct, frozen=True, array_like=True):
+    """A parameter of a function."""
+
+    name: str
+    kind: ParameterKind = "either"
+    is_required: bool = True
+
+
+class Stub(msgspec.Struct, frozen=True):
+    """A function as code sees it."""
+
+    name: str
+    parameters: list[Parameter] = []
+    text: str = ""
+    """What `help(name)` shows: its signature and what it does."""
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="call"):
+    """Run to host: the code has called a function."""
+
+    number: int
+    """That of the call within the run, from 0 on without a gap."""
+    function: str
+    arguments: bytes
+    """A JSON object: arguments by the names of their parameters."""
+    is_awaited: bool
+    """The code goes on meanwhile; else it waits for the result."""
+
+
+class Waiting(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="waiting"):
+    """Run to host: the code cannot go on before one of its calls returns."""
+
+
+class Returned(msgspec.Struct, frozen=True, array_like=True, tag="returned"):
+    """Host to run: a call's result."""
+
+    number: int
+    content_type: str
+    data: bytes
+
+
+class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
+    """Host to run: a call has failed."""
+
+    number: int
+    kind: ErrorKind
+    message: str
+
+
+Answer = Returned | Raised
+_Message = TypeVar("_Message")
+
+
+class Callee(Protocol):
+    """Answers the calls of one run. All methods are called by the thread that waits for the run.
+
+    What a method raises ends the run, and passes on to whoever asked for it.
+    """
+
+    @property
+    def stubs(self) -> Sequence[Stub]:
+        """The functions that there are."""
+
+    def begin(self, calls: Sequence[Call]) -> None:
+        """Take calls, which are hostile: names, numbers and arguments may be anything. It must not wait for their results."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable while `answers` would return something."""
+
+    def answers(self) -> Sequence[Answer]:
+        """Return the answers that are there and have not been returned yet."""
+
+    def waits_for_ever(self) -> bool:
+        """Tell whether none of the calls under way will be answered in this run, which waits for them. Then the run is ended."""
+
+
+class Malformed(ValueError):
+    """What came is no message."""
+
+
+class Messages(Generic[_Message]):
+    """Reads messages of one type out of a stream, each of at most `max_bytes`."""
+
+    def __init__(self, decoder: msgspec.msgpack.Decoder[_Message], max_bytes: int) -> None:
+        self._decoder = decoder
+        self._max_bytes = max_bytes
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[_Message]:
+        """Return the messages that `data` completes; raise Malformed."""
+        self._buffer += data
+        found: list[_Message] = []
+        start = 0
+        while len(self._buffer) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer, start)
+            if length > self._max_bytes:
+                raise Malformed(f"a message of {length:,} bytes; at most {self._max_bytes:,} may be")
+            end = start + _LENGTH.size + length
+            if len(self._buffer) < end:
+                break
+            try:
+                with memoryview(self._buffer) as view:
+                    found.append(self._decoder.decode(view[start + _LENGTH.size : end]))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise Malformed(str(error)) from None
+            start = end
+        del self._buffer[:start]
+        return found
+
+
+def from_run(max_bytes: int) -> Messages[Call | Waiting]:
+    """Return the host's reader: a call's arguments have at most `max_bytes`."""
+    return Messages(msgspec.msgpack.Decoder(Call | Waiting), max_bytes + FRAMING_BYTES)
+
+
+def from_host() -> Messages[Answer]:
+    """Return the run's reader."""
+    return Messages(msgspec.msgpack.Decoder(Answer), (1 << 32) - 1)
+
+
+def pack(message: Call | Waiting | Answer) -> bytearray:
+    """Return a message with its length before it; raise MemoryError."""
+    packed = bytearray(_LENGTH.size)
+    _ENCODER.encode_into(message, packed, _LENGTH.size)  # `encode` ends the process where memory runs out: msgspec 0.22
+    _LENGTH.pack_into(packed, 0, len(packed) - _LENGTH.size)
+    return packed
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
