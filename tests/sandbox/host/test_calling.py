@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -62,10 +63,8 @@ class Host:
         os.write(self._wake, b"1")
 
     def answers(self) -> Sequence[Answer]:
-        try:
+        with contextlib.suppress(BlockingIOError):
             os.read(self._ready, 4096)
-        except BlockingIOError:
-            pass
         with self._lock:
             answers, self._answers = self._answers, []
         return answers
