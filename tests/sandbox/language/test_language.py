@@ -392,9 +392,20 @@ def test_help_is_printed(language: Language, code: str, words: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_tables_in_xml_need_no_other_parser(language: Language) -> None:
+    code = """text = "<data><row><a>1</a><b>x</b></row><row><a>2</a></row></data>"
+open("rows.xml", "w").write(text)
+tables = [pd.read_xml(io.StringIO(text)), pd.read_xml("rows.xml", xpath="//row"), pd.read_xml(io.StringIO(text), parser="lxml")]
+[table.values.tolist()[0] for table in tables]"""
+    assert run(language, f"import io\n{code}").value == [[1, "x"]] * 3
+
+
 def test_a_matrix_is_made_of_variables_where_they_are(language: Language) -> None:
     code = "A, B = np.eye(1), np.zeros((1, 1))\ndef inside():\n    C = A + 1\n    return np.bmat('A C; C B')\n"
     assert run(language, code + "np.bmat('A B').tolist(), inside().tolist()").value == ([[1, 0]], [[1, 2], [2, 0]])
+    for text in ("'__builtins__'", "'_getattr_'", "'language'", "'x', ldict={}, gdict=type('D', (dict,), {})()"):
+        with pytest.raises(NameError, match="is not defined"):
+            run(language, f"np.bmat({text})")
 
 
 @pytest.mark.parametrize("code", ["x ? y", "'a'?", "f(x)?", "?", "x.?", "x? = 1"])

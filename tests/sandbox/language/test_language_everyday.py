@@ -11,6 +11,7 @@ import json
 import types
 import warnings
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -69,7 +70,10 @@ def test_snippet_runs_as_recorded(language: Language, name: str) -> None:
 
 @pytest.mark.slow  # it tells of the file and of the libraries, nothing of this language
 @pytest.mark.parametrize("name", SNIPPETS)
-def test_what_is_recorded_is_what_plain_python_gives(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_recorded_is_what_plain_python_gives(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # plain Python writes files
     code, recorded = SNIPPETS[name]
     tree = ast.parse(strip_dollars(code))
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
