@@ -258,6 +258,19 @@ def test_a_repeated_call_is_answered_as_before(session: Session) -> None:
     assert (first.step, first.content) == (again.step, again.content)
 
 
+@pytest.mark.parametrize("count", [900, 12_000])
+def test_cells_of_nothing_are_null_wherever_they_are(session: Session, count: int) -> None:
+    rows = [{"id": n, "code": f"code {n % 7}", "note": f"a longer note about {n}"} for n in range(count)]
+    for at, note in ((count // 2, ""), (count // 3, "  ")):
+        rows[at]["note"] = note
+    rows[count // 4]["code"] = ""
+    result = session.process(written(rows), tool="get_notes")
+    assert result.envelope is not None
+    assert result.envelope["schema"] == f"[{count:,} of {{id:int,(code,note):str|null}}]"
+    expected = [row | {name: row[name] or None for name in ("code", "note")} for row in rows]
+    assert session.variable("get_notes").value() == expected
+
+
 def test_ragged_rows_of_a_long_table_are_counted_and_told(session: Session) -> None:
     rows = orders(9_000)
     lines = written([row | {"note": "x"} for row in rows], lineterminator="\n").splitlines()

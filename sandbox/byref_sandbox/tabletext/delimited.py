@@ -238,12 +238,15 @@ class _Scan:
         for kinds, cell in zip(self._kinds, cells, strict=False):
             if "text" not in kinds:
                 kinds.add(kind_of(cell))
-            elif not cell or cell.isspace():
+            elif not cell:
                 kinds.add("empty")
 
     def _is_known(self, cells: Sequence[str]) -> bool:
         """Whether a row is like those before it: no cell of it is of a kind that its column has not had."""
-        return all("text" in kinds or kind_of(cell) in kinds for kinds, cell in zip(self._kinds, cells, strict=True))
+        return all(
+            (cell or "empty" in kinds) if "text" in kinds else kind_of(cell) in kinds
+            for kinds, cell in zip(self._kinds, cells, strict=True)
+        )
 
     # The records
 

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from byref_sandbox.tabletext.kinds import kind_of
 from byref_sandbox.tabletext.result import Dialect
-from byref_sandbox.tabletext.rows import Reader
+from byref_sandbox.tabletext.rows import Line, Reader
 
 DELIMITERS: Final = (",", "\t", ";", "|", ", ", "~", "^", "\x1f", "\x01", ":", " ")
 """What may divide cells, in the order of preference where two do equally well."""
@@ -36,6 +36,8 @@ _LEAST_SHARE: Final = 0.5
 _QUOTED: Final = re.compile(
     rb"""(?<![^,\t;|~^\x1f\x01: \r\n])(?:"[^"]*(?:""[^"]*)*"|'[^'\r\n]*')(?![^,\t;|~^\x1f\x01: \r\n"'])"""
 )
+_OPEN: Final = re.compile(rb"""(?:\A|[,\t;|\r\n])"[^"]*(?:""[^"]*)*\Z""")
+"""A quoted cell without an end."""
 _WORD: Final = re.compile(
     r"""[\w.+-]+@[\w-]+\.[\w.-]+ | https?://\S+ | (?:\d{1,3}\.){3}\d{1,3}(?::\d+)?
     | [-+]?[$€£¥]?\s?\d[\d.,' ]*\s?[%$€£¥]? | \d{1,2}:\d\d(?::\d\d)? | \d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ][\d:.]+Z?)?
@@ -58,6 +60,8 @@ class Found(NamedTuple):
 def newline_of(data: bytes) -> Literal["\n", "\r\n", "\r"]:
     """What most lines of the beginning end with."""
     head = data[:SAMPLE_BYTES]
+    if b'"' in head and b"\r" in head and b"\n" in head.replace(b"\r\n", b""):
+        head = _QUOTED.sub(b"", head)  # cells may have line ends of another kind
     feeds, pairs, returns = head.count(b"\n"), head.count(b"\r\n"), head.count(b"\r")
     if pairs and pairs * 2 >= feeds:
         return "\r\n"
@@ -66,11 +70,15 @@ def newline_of(data: bytes) -> Literal["\n", "\r\n", "\r"]:
 
 def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
     """The delimiters that about as often come in most of the first lines; none for most text that is no table, unless it is known to be one."""
-    head = data[:_FIRST_BYTES]
+    size = _FIRST_BYTES
+    head = data[:size]
     if b'"' in head or b"'" in head:
         head = _QUOTED.sub(b"", head)
+        if _OPEN.search(head):  # a cell so long that the beginning cuts it
+            size = SAMPLE_BYTES
+            head = _OPEN.sub(b"", _QUOTED.sub(b"", data[:size]))
     lines = [line for line in head.split(newline.encode())[:_FIRST_LINES] if line.strip(b" ")]
-    if len(data) > _FIRST_BYTES and len(lines) > 1:
+    if len(data) > size and len(lines) > 1:
         lines.pop()
     if not lines:
         return []
@@ -110,9 +118,11 @@ def detect(data: bytes, *, force: bool = False) -> Found | None:
             continue
         for dialect in _dialects(data, delimiter, newline):
             found = _judged(data, dialect)
-            if found is not None and (best is None or found.score > best.score * 1.0001):
+            if found is None or not (force or _is_plausible(found)):
+                continue  # however well it does otherwise: another may do
+            if best is None or found.score > best.score * 1.0001:
                 best = found
-    if best is None or (not force and not _is_plausible(best)):
+    if best is None:
         return None
     return best._replace(dialect=_with_bare_quotes(data, best))
 
@@ -132,13 +142,7 @@ def _with_bare_quotes(data: bytes, found: Found) -> Dialect:
 
 def _unlike(data: bytes, dialect: Dialect, width: int) -> int:
     """How many rows of the sample have quotes that are not as the dialect says."""
-    reader, at, count = Reader(beginning(data, dialect.newline), dialect), 0, 0
-    for _ in range(SAMPLE_ROWS):
-        if at >= len(reader.data):
-            break
-        line = reader.read(at, width)
-        at, count = line.end, count + (not line.is_strict)
-    return count
+    return sum(not line.is_strict for line in _lines(data, dialect, width))
 
 
 def _dialects(data: bytes, delimiter: str, newline: Literal["\n", "\r\n", "\r"]) -> Iterator[Dialect]:
@@ -165,17 +169,26 @@ def _quotings(head: bytes, mark: bytes, quote: str) -> int:
 
 def sample(data: bytes, dialect: Dialect) -> list[list[str]]:
     """The first rows, but for one that the sample cuts."""
+    return [line.cells for line in _lines(data, dialect, None) if line.cells != [""]]
+
+
+def _lines(data: bytes, dialect: Dialect, width: int | None) -> Iterator[Line]:
+    """Yield the first rows, but for one that the sample cuts; `width` is as in `Reader.read`."""
     reader = Reader(beginning(data, dialect.newline), dialect)
-    rows: list[list[str]] = []
+    whole = Reader(data, dialect) if len(data) > len(reader.data) else None
     at = 0
-    while at < len(reader.data) and len(rows) < SAMPLE_ROWS:
-        line = reader.read(at)
+    for number in range(SAMPLE_ROWS):
+        if at >= len(reader.data):
+            return
+        line = reader.read(at, width)
+        if whole is not None and number and line.end >= len(reader.data):
+            return
+        if whole is not None and not line.is_strict:
+            row = whole.read(at, width)
+            if row.is_strict and row.end > len(reader.data):
+                return  # a quoted cell that the sample cuts, and not a quote that quotes nothing
+        yield line
         at = line.end
-        if line.cells != [""]:
-            rows.append(line.cells)
-    if len(data) > len(reader.data) and at >= len(reader.data) and len(rows) > 1:
-        rows.pop()
-    return rows
 
 
 def beginning(data: bytes, newline: str) -> bytes:

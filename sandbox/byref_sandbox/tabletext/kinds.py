@@ -40,7 +40,7 @@ _YEAR: Final = "[0-9]{4}"
 PATTERNS: Final[dict[Kind, str]] = {
     "empty": "",
     "integer": "(?:0|-?[1-9][0-9]{0,14})",
-    "decimal": r"-?(?:0|[1-9][0-9]{0,8})\.[0-9]{1,6}",
+    "decimal": r"-?(?:0|[1-9][0-9]{0,8})?\.[0-9]{1,6}",
     "long": r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,24}(?:[eE][+-]?[0-9]{1,3})?|[eE][+-]?[0-9]{1,3})",
     "comma": "-?(?:0|[1-9][0-9]{0,8}),[0-9]{1,6}",
     "boolean": "(?:true|false|True|False|TRUE|FALSE)",
@@ -57,7 +57,7 @@ PATTERNS: Final[dict[Kind, str]] = {
 """The expression of each kind but text, in what Python's `re` and RE2 both understand. `long` is checked by `_is_exact`, too."""
 
 _ORDER: Final = tuple((kind, re.compile(pattern)) for kind, pattern in PATTERNS.items())
-_FIRSTS: Final = frozenset("-0123456789tTfF")
+_FIRSTS: Final = frozenset("-.0123456789tTfF")
 """What a cell of a kind that is not text begins with."""
 
 

@@ -57,8 +57,7 @@ def _cell(dialect: Dialect, kinds: set[Kind], *, lines: bool) -> bytes:
         # A cell of nothing is read by itself the first time, so that it is known exactly whether a column has any.
         empty = "empty" in kinds
         if not quote:
-            any_cell = b"[^%s%s]*" % (mark, feeds)
-            return any_cell if empty else b" *[^%s%s \t]" % (mark, feeds) + any_cell
+            return b"[^%s%s]%s" % (mark, feeds, b"*" if empty else b"+")
         inside = b"[^%s%s%s]" % (quote, b"\\\\" if dialect.escape == "backslash" else b"", b"" if lines else feeds)
         ways = [inside, quote + quote]
         if dialect.escape == "backslash":
@@ -71,7 +70,6 @@ def _cell(dialect: Dialect, kinds: set[Kind], *, lines: bool) -> bytes:
         last = quote + b"+" if dialect.escape == "none" else quote
         if empty:
             return b"(?:(?:%s)?|%s(?:%s)*%s)" % (bare, quote, b"|".join(ways), last)
-        bare = b" *[^%s%s%s \t][^%s%s%s]*" % (quote, mark, feeds, quote if lines else b"", mark, feeds)
         return b"(?:%s|%s(?:%s)+%s)" % (bare, quote, b"|".join(ways), last)
     patterns = [PATTERNS[kind].encode() for kind in sorted(kinds) if kind != "empty"]
     if dialect.delimiter[:1] in ".,":

@@ -245,7 +245,7 @@ def values_of(column: Column, texts: Sequence[str | None]) -> list[Any]:
     elif (order := ORDERS.get(column.notation)) is not None:
         convert = _iso(order)
     if convert is None:
-        return [None if not text or text.isspace() else text for text in texts]
+        return [text or None for text in texts]
     try:
         return list(map(convert, texts))  # type: ignore[arg-type]  # most columns have no empty cells
     except (LookupError, ValueError, TypeError, AttributeError):

@@ -156,6 +156,8 @@ def test_quotes_that_nothing_escapes_and_backslashes() -> None:
         (["1", "2", ""], ("integer", "", True)),
         (["1", "1.0"], ("number", "", False)),
         (["1", "-2.5e3"], ("number", "", False)),
+        ([".5", "-.25", "1"], ("number", "", False)),
+        (["3504."], ("text", "", False)),
         (["0.30000000000000004"], ("number", "", False)),
         (["0.3000000000000000412345"], ("text", "", False)),
         (["123456789012345"], ("integer", "", False)),
@@ -199,6 +201,25 @@ def test_a_late_cell_changes_the_type_of_its_column() -> None:
     for late, expected in (("x", "text"), ("1.5", "number"), ("", "integer"), ("0123", "text")):
         table = table_of(f"{text}3000,{late}\n{text.split(chr(10), 1)[1]}")
         assert (table.types[1].name, table.types[1].nullable, table.rows) == (expected, late == "", 6_001)
+    words = text.replace(",", ",word ")
+    for late, expected in (("", True), ('""', True), (" ", False), ('" "', False)):
+        table = table_of(f"{words}3000,{late}\n{words.split(chr(10), 1)[1]}")
+        assert table.types[1] == ("text", "", expected)
+
+
+def test_words_in_cells_do_not_hide_what_divides_them() -> None:
+    """Blanks give the rows, though not the header, more cells than commas."""
+    table = table_of("id,code,note\n" + "".join(f"{n},code {n},a longer note about {n}\n" for n in range(50)))
+    assert (table.names, table.rows) == (("id", "code", "note"), 50)
+
+
+def test_cells_longer_than_the_sample() -> None:
+    """Long cells with line ends of another kind, of which the first look cuts one."""
+    rows = [[str(n), f"title {n}", "".join(f'It, {k},\r\rsays "{k}"; \n' for k in range(400)), "x"] for n in range(30)]
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([["id", "title", "text", "mark"], *rows])
+    table = table_of(file.getvalue())
+    assert [list(record) for record in table.records()] == rows
 
 
 def test_names_are_kept_apart() -> None:
