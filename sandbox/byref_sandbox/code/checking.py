@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import hashlib
 import importlib
 import io
 import keyword
@@ -65,9 +66,60 @@ LOOKED_AT: Final[Mapping[str, str]] = {
     "humanize.number:scientific": "its template is its own, and holds a number",
     "slugify.slugify:_transliterate": "calls the function unidecode of a module that is loaded, and no other",
     "slugify._legacy:_transliterate": "calls the function unidecode of a module that is loaded, and no other",
-    "typeguard._decorators:instrument": "compiles a function's own source, when it is imported",
 }
-"""Functions of well-known packages that reach something and are harmless as they are used: each was read."""
+"""Functions of well-known packages that reach something themselves and are harmless as they are used: each was read. What they
+call is followed as of others."""
+READ: Final[Mapping[str, frozenset[str]]] = {
+    "humanize.number": frozenset(
+        {
+            "d0b61a7d271265257a8c5894d2f97b16d8c17d2257319ed93f490bd62519910c",  # 4.12.3
+            "a167beddb325c167fa201c8cd14cb353242397f63a39abd45cd7a3fe403006e5",  # 4.15.0
+            "2ab61afb03ab23f183a94dc1693edec660652211bdafcf2efb4bf8752122e6fb",  # 4.17.0
+        }
+    ),
+    "slugify._legacy": frozenset(
+        {
+            "3a75db994fcfdbe0404f192533bbbff830f145c50eb03790002ca97f353dbcf2",  # 9.2.0
+        }
+    ),
+    "slugify.slugify": frozenset(
+        {
+            "6b3adda579f7ddf50abda67b5ab8238f525502b69b42553c63b26b1c8311c41d",  # 9.2.0
+        }
+    ),
+    "toolz._signatures": frozenset(
+        {
+            "448d86b55352c98c977e7e6f7d73aac87c1789b9471752f9a4f8c01e96c25392",  # 1.0.0, 1.1.0
+            "3e64c279860119baa807cade3940daa1e9bd8e121de29f626b7116f869807061",  # 1.2.0
+        }
+    ),
+    "toolz.curried.operator": frozenset(
+        {
+            "9a2162b162cedd3795152fe9c27699752c386531e136b2f3faf19273efbb891a",  # 1.0.0
+            "6f700bd66102db994ec0917ef184fc7074341e8fe1822da3bca614278740ee1f",  # 1.1.0, 1.2.0
+        }
+    ),
+    "toolz.dicttoolz": frozenset(
+        {
+            "b04f3094634b7b385d9a446a07681073149bc1b3baf9cfb84956d8fb2163ba81",  # 1.0.0, 1.1.0, 1.2.0
+        }
+    ),
+    "toolz.functoolz": frozenset(
+        {
+            "79c820560c1d9dd22a5dd1c3776f268260709080ec19433a61847a64c2fcc336",  # 1.0.0
+            "46715ca6e2a9745f6bae7f5762e1be088265cc97b3575ce444455733e211fb85",  # 1.1.0
+            "029b6879a9f4256e4c97a83619fa0953f3f6aaefcc738175150ac6c685e3cf66",  # 1.2.0
+        }
+    ),
+    "toolz.itertoolz": frozenset(
+        {
+            "c67632e16d243e9d2020fe1b2db25176f7f164cade484b70352c54d28ac18e66",  # 1.0.0
+            "648edb0b45df62329a7745d87844de649447046b846819291e6cb3fd7cc8f0da",  # 1.1.0
+            "93e4d79bc7c6d68250657846454303ba95c0694c9ef165cb7a8e0bdf150711c6",  # 1.2.0
+        }
+    ),
+}
+"""SHA-256 of the modules in which those functions were read, by version. In any other text of them nothing is exempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +220,7 @@ class _Strict(Survey):
     """Reads a module and all that it imports, and tells what that reaches by the strict rules."""
 
     def __init__(self, name: str) -> None:
-        super().__init__([], LOOKED_AT)
+        super().__init__([])
         self._name = name
         self._trees: dict[str, tuple[ast.Module, str]] = {}
         self._also: dict[str, dict[str, list[str]]] = {}
@@ -180,6 +232,8 @@ class _Strict(Survey):
         self._missing: set[str] = set()
         """Modules that are not there, by the first word of their names: nothing is reached through them."""
         self._bytes = 0
+        self._as_read: set[str] = set()
+        """Modules whose text is one of `READ`."""
         self._read_all(_above(name))
         self._loaded = tuple(self._trees)
         # What its functions import is there only if it is of the same package and harmless to import.
@@ -256,6 +310,8 @@ class _Strict(Survey):
         try:
             text = Path(origin).read_bytes()
             self._bytes += len(text)
+            if hashlib.sha256(text).hexdigest() in READ.get(module, ()):
+                self._as_read.add(module)
             encoding, _ = tokenize.detect_encoding(io.BytesIO(text).readline)
             if encoding not in _SOURCES:
                 raise ValueError(encoding)
@@ -437,6 +493,8 @@ class _Strict(Survey):
     # What is reached -----------------------------------------------------------------------------------------------------------
 
     def _reason(self, use: str, scope: Scope) -> str | None:
+        if scope.place in LOOKED_AT and scope.module in self._as_read:
+            return None
         if use.startswith("!"):
             return use[1:]
         kind = self._kind(use, scope)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import py_compile
 import random
+import shutil
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import toolz
 
-from byref_sandbox.code.checking import check
+from byref_sandbox.code.checking import LOOKED_AT, check
 from byref_sandbox.language.policy import Language
 
 FILLING = "".join(f"def fine_{number}(): return {number}\n" for number in range(30))
@@ -151,6 +153,49 @@ def test_what_runs_at_import_is_refused(place: Path) -> None:
 
 def test_what_functions_do_is_left_out(place: Path) -> None:
     assert [name for name, source in IN_FUNCTIONS.items() if _checked(place, source) is None] == []
+
+
+def test_the_names_of_functions_that_were_read_exempt_no_others(place: Path) -> None:
+    for number, known in enumerate(LOOKED_AT):
+        folder = place / str(number)
+        module, _, name = known.partition(":")
+        *above, last = module.split(".")
+        for depth in range(1, len(above) + 1):
+            (folder / Path(*above[:depth])).mkdir(parents=True, exist_ok=True)
+            (folder / Path(*above[:depth]) / "__init__.py").write_text(f"{FILLING}def evil(): return 1\n")
+        owner, _, method = name.rpartition(".")
+        hostile = "open('x')\n" if name == "<import>" else f"def {method}(*p): return open(*p)\n"
+        if owner:
+            hostile = f"class {owner}:\n    {hostile}"
+        (folder / Path(*above) / f"{last}.py").write_text(f"{hostile}{FILLING}")
+        taken = (
+            f"from {module} import *\nfrom {module} import {owner or method}\n"
+            if method != "<import>"
+            else f"import {module}\n"
+        )
+        (folder / above[0] / "__init__.py").write_text(f"{taken}{FILLING}")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(str(folder))
+            check.cache_clear()
+            assert known in check(above[0]).reached
+
+
+def test_what_functions_that_were_read_call_is_followed(place: Path) -> None:
+    installed = Path(toolz.__file__).parent
+    for changed, text in {
+        "utils": "open('x')\n",
+        "recipes": "open('x')\n",
+        "dicttoolz": (installed / "dicttoolz.py").read_text() + "\ndef _get_factory(f, kwargs): return open(f)\n",
+        "_signatures": (installed / "_signatures.py").read_text() + "\nimport os\nmodule_info = {os: {}}\n",
+    }.items():
+        folder = place / f"copy_{changed}"
+        shutil.copytree(installed, folder / "toolz", ignore=shutil.ignore_patterns("tests", "__pycache__"))
+        (folder / "toolz" / f"{changed}.py").write_text(text)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(str(folder))
+            check.cache_clear()
+            found = check("toolz")
+            assert found.refused or "merge_with" in found.left_out, changed
 
 
 def test_what_is_not_a_file_of_source_is_refused(place: Path) -> None:
