@@ -292,7 +292,8 @@ class Tables:
     members: tuple[Member, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     error: Failure | None = None
-    """Why it was not read: a limit, or a parser that failed. Then there is nothing else."""
+    """Why none of it was read: a limit, or a parser that failed. Then there is nothing else. Of a document that ended so behind a
+    table, the tables are there, and `left_out` says it; unless the whole process had to be ended, with what it had read."""
     usage: Usage = Usage()
 
 

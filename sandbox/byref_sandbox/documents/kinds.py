@@ -28,6 +28,10 @@ _OTHER_OFFICE: Final = {
 }
 _HEAD: Final = 1 << 10
 _BLANKS: Final = b"\xef\xbb\xbf \t\r\n\x00"
+_WIDE: Final = (
+    ("utf-16-le", re.compile(rb"(?:\xff\xfe)?(?:[ \t\r\n]\x00)*<\x00[!?A-Za-z]\x00")),
+    ("utf-16-be", re.compile(rb"(?:\xfe\xff)?(?:\x00[ \t\r\n])*\x00<\x00[!?A-Za-z]")),
+)
 _ROOT: Final = re.compile(rb"<([A-Za-z_][\w.:-]*)")
 _PROLOG: Final = re.compile(
     rb"\s*<(?:\?[^>]*>|!--.*?-->|!DOCTYPE\s[^\[>]*(?:\[[^\]]*\]\s*)?>)", re.DOTALL | re.IGNORECASE
@@ -56,12 +60,18 @@ def looks_like(data: bytes, *, content_type: str | None = None, name: str | None
             return _of_binary(data, kind)
     head = data[:_HEAD]
     text = head.lstrip(_BLANKS)
-    if head.startswith((b"\xff\xfe<\x00", b"\xfe\xff\x00<", b"\x3c\x00\x3f\x00", b"\x00\x3c\x00\x3f")):
-        return "xml"
+    if (encoding := wide(head)) is not None:
+        data = data.decode(encoding, "replace").encode("utf-8", "replace")
+        text = data[:_HEAD].lstrip(_BLANKS)
     if text.startswith(b"<"):
         return _of_markup(data, text)
     hint = " ".join(filter(None, (content_type, name)))
     return "yaml" if _YAML.match(text) or (hint and text and _YAML_HINT.search(hint)) else None
+
+
+def wide(head: bytes) -> str | None:
+    """Return the encoding of markup in UTF-16, with a mark of its order or without; None if it is none."""
+    return next((encoding for encoding, begin in _WIDE if begin.match(head)), None)
 
 
 def _of_binary(data: bytes, kind: str) -> str | None:

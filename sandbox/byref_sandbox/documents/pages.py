@@ -14,6 +14,7 @@ from selectolax.lexbor import LexborHTMLParser
 from byref_sandbox import wire
 from byref_sandbox.documents.building import MAX_COLUMNS, NotATable, check_width, of_texts
 from byref_sandbox.documents.inflating import Room
+from byref_sandbox.documents.kinds import wide
 
 MAX_TABLES: Final = 1_000
 _MAX_DEPTH: Final = 1_000
@@ -21,6 +22,9 @@ _MAX_DEPTH: Final = 1_000
 _MAX_SPAN: Final = 1_000
 """As the standard says of `colspan`; a `rowspan` ends with its part of the table."""
 _MAX_CELLS: Final = 5_000_000
+_HEAD: Final = 1 << 10
+_AROUND: Final = 60
+"""Characters of the text outside of tables that are said."""
 _MAX_INNER: Final = 30
 """Tables within tables."""
 _TAG: Final = re.compile(
@@ -40,11 +44,15 @@ _PARTS: Final = ("thead", "tbody", "tfoot")
 
 def read(data: bytes, room: Room) -> Iterator[wire.Frame]:
     """Yield the tables of a page; raise NotATable if there is none that can be read."""
+    encoding = wide(data[:_HEAD])
+    page_text = data.decode(encoding, "replace").removeprefix("\ufeff") if encoding is not None else _decoded(data)
+    if encoding is not None:
+        data = page_text.encode("utf-8", "replace")  # what is searched below is ASCII in any other encoding
     if _depth(data) > _MAX_DEPTH:
         raise NotATable(f"its elements are nested more than {_MAX_DEPTH:,} levels deep")
     if _depth(data, _TABLE) > _MAX_INNER:
         raise NotATable(f"its tables are nested more than {_MAX_INNER} levels deep")
-    page = LexborHTMLParser(_decoded(data))
+    page = LexborHTMLParser(page_text)
     page.strip_tags(["script", "style", "template", "noscript"])
     if _LINES.search(data):
         _divide(page)
@@ -64,14 +72,26 @@ def read(data: bytes, room: Room) -> Iterator[wire.Frame]:
             )
         except NotATable as error:
             yield wire.LeftOut(name, str(error))
+    yield from _around(page, found, inner)
+
+
+def _around(page: Any, tables: list[Any], inner: set[int]) -> Iterator[wire.LeftOut]:
+    """Say what of a page is in none of its tables: the text outside of them, and what its links refer to."""
+    links = sum(len(table.css("a[href]")) for table in tables if table.mem_id not in inner)
+    if links:
+        yield wire.LeftOut("", f"addresses of links in tables, of which the text is there: {links:,}")
+    for table in tables:
+        if table.mem_id not in inner and table.parent is not None:
+            table.remove()
+    text = " ".join(_text(page.body).split()) if page.body is not None else ""
+    if text:
+        shown = text[:_AROUND] + ("…" if len(text) > _AROUND else "")
+        yield wire.LeftOut("", f'text outside of tables, {len(text):,} characters: "{shown}"')
 
 
 def _decoded(data: bytes) -> str:
-    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
-        if data.startswith(mark):
-            return data[len(mark) :].decode(encoding, "replace")
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         declared = _CHARSET.search(data[:4096])
         try:

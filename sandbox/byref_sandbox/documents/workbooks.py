@@ -2,7 +2,8 @@
 
 calamine reads the cells. Of xlsx it gives nothing for a cell with an error (`#N/A`), rounds long integers to 64-bit floats, and makes
 a dense array of a sheet, however few cells it has. So the XML of each sheet is searched for these first: errors and long numbers
-are put in their places afterwards, and a sheet whose cells are too far apart is left out before it is read.
+are put in their places afterwards, and a sheet whose cells are too far apart is left out before it is read. Of xls, xlsb and ods they
+are counted, and the count is told: there errors are null, and long integers of ods are rounded.
 """
 
 from __future__ import annotations
@@ -38,6 +39,15 @@ _LONG: Final = re.compile(rb"<(?:\w+:)?v>(-?[0-9]{16,})<")
 _PLACE: Final = re.compile(rb"\sr\s*=\s*[\"']([A-Z]{1,3})([0-9]{1,7})[\"']")
 _TEXT: Final = re.compile(rb"\st=[\"'](?:s|str|inlineStr|b|d|e)[\"']")
 _FORMULA: Final = re.compile(rb"<(?:\w+:)?f[\s>/]")
+_OLD_ERROR: Final = re.compile(
+    rb"(?:\x05\x02\x08\x00.{6}[\x00\x07\x0f\x17\x1d\x24\x2a\x2b]\x01|\x06\x00..{7}.\x02.[\x00\x07\x0f\x17\x1d\x24\x2a\x2b]...\xff\xff)",
+    re.DOTALL,
+)
+"""The records BOOLERR of xls, and FORMULA where its value is an error."""
+_BINARY_ERRORS: Final = (3, 11)
+"""The records of xlsb for a cell with an error, and for a formula whose value is one."""
+_OPEN_ERROR: Final = re.compile(rb"<table:table-cell\s[^<>]*calcext:value-type=\"error\"")
+_OPEN_LONG: Final = re.compile(rb"\soffice:value=\"-?[0-9]{16,}\"")
 _RELATION: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
 Row = list[Any]
@@ -74,6 +84,7 @@ class Workbook:
 
     def __init__(self, data: bytes, room: Room) -> None:
         self._package = _Package(data, room) if data.startswith(b"PK") else None
+        self._old_errors = 0 if self._package is not None else len(_OLD_ERROR.findall(data))
         try:
             self._book = python_calamine.load_workbook(io.BytesIO(data))
             self.sheets: list[Any] = self._book.sheets_metadata
@@ -114,9 +125,14 @@ class Workbook:
         return rows
 
     def others(self) -> Iterator[wire.LeftOut]:
-        """Yield what it has beside cells."""
+        """Yield what it has beside cells, and what of its cells calamine does not give."""
         if self._package is not None:
             yield from self._package.others()
+        errors, long = self._package.lost() if self._package is not None else (self._old_errors, 0)
+        if errors:
+            yield wire.LeftOut("", f"cells with errors, such as #N/A, which are null: {errors:,}")
+        if long:
+            yield wire.LeftOut("", f"integers of more than 15 digits, which are rounded: {long:,}")
 
 
 def is_of_cells(sheet: Any) -> bool:
@@ -261,6 +277,17 @@ class _Package:
         part = self._parts.get(sheet)
         return Scan(self._read(part) if part in self._names else b"")
 
+    def lost(self) -> tuple[int, int]:
+        """Return how many cells of xlsb or ods have an error, and how many of ods have a long integer."""
+        errors = long = 0
+        for low, name in self._names.items():
+            if low.startswith("xl/worksheets/") and low.endswith(".bin"):
+                errors += sum(kind in _BINARY_ERRORS for kind in _kinds_of_records(self._read(low)))
+            elif low == "content.xml":
+                xml = member_of(self._archive, name, self._room)
+                errors, long = len(_OPEN_ERROR.findall(xml)), len(_OPEN_LONG.findall(xml))
+        return errors, long
+
     def others(self) -> Iterator[wire.LeftOut]:
         """Yield what a workbook has beside cells."""
         for prefix, words in (
@@ -272,6 +299,24 @@ class _Package:
             count = sum(name.startswith(prefix) and not name.endswith(".rels") for name in self._names)
             if count:
                 yield wire.LeftOut("", f"{words}: {count:,}")
+
+
+def _kinds_of_records(part: bytes) -> Iterator[int]:
+    """Yield the kind of each record of a part of xlsb: a number of one byte or two, a length of up to four, and so many bytes."""
+    at = 0
+    while at < len(part):
+        kind, at = part[at], at + 1
+        if kind & 0x80:
+            kind, at = (kind & 0x7F) | (part[at] << 7 if at < len(part) else 0), at + 1
+        size = shift = 0
+        while at < len(part) and shift < 28:
+            byte, at = part[at], at + 1
+            size |= (byte & 0x7F) << shift
+            shift += 7
+            if not byte & 0x80:
+                break
+        yield kind
+        at += size
 
 
 def _notes(sheet: Any, scan: Scan) -> list[str]:

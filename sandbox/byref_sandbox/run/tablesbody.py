@@ -51,11 +51,14 @@ def tables_body(request: wire.Request, data: bytes) -> Body:
             frames.append(wire.LeftOut("", str(error)))
         except BaseException as error:  # noqa: BLE001  (libraries raise what they like at hostile bytes, panics too)
             disarm()
-            known = isinstance(error, Expired) or out_of_memory(error)
-            if not known:
-                return [error_frame(Failure("DocumentError", f"it cannot be read: {type(error).__name__}: {error}"))]
-            failure = failure_of(error, request.terms)
-            return [error_frame(Failure(failure.kind, failure.message, hint="give it as a smaller document"))]
+            if isinstance(error, Expired) or out_of_memory(error):
+                failure = failure_of(error, request.terms)
+                failure = Failure(failure.kind, failure.message, hint="give it as a smaller document")
+            else:
+                failure = Failure("DocumentError", f"it cannot be read: {type(error).__name__}: {error}")
+            if not any(isinstance(frame, wire.Table) for frame in frames):
+                return [error_frame(failure)]
+            frames.append(wire.LeftOut("", f"what follows the tables that were read: {failure.message}"))
         lessen_depth()
         return [*frames, wire.Done()]
 

@@ -74,9 +74,12 @@ def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
     head = data[:size]
     if b'"' in head or b"'" in head:
         head = _QUOTED.sub(b"", head)
-        if _OPEN.search(head):  # a cell so long that the beginning cuts it
-            size = SAMPLE_BYTES
-            head = _OPEN.sub(b"", _QUOTED.sub(b"", data[:size]))
+        if len(data) > size and _OPEN.search(head):
+            more = _OPEN.sub(b"", _QUOTED.sub(b"", data[:SAMPLE_BYTES]))
+            if (
+                more.count(newline.encode()) > 1
+            ):  # a cell so long that the beginning cuts it, and no quote that quotes nothing
+                size, head = SAMPLE_BYTES, more
     lines = [line for line in head.split(newline.encode())[:_FIRST_LINES] if line.strip(b" ")]
     if len(data) > size and len(lines) > 1:
         lines.pop()

@@ -21,6 +21,7 @@ import xlwt
 from pyarrow import feather, ipc, parquet
 
 from byref_sandbox import Limits, Sandbox, Table, Tables, wire
+from byref_sandbox.documents.workbooks import _kinds_of_records
 from byref_sandbox.host.exchange import Answer
 from byref_sandbox.host.reading import tables_of
 
@@ -169,24 +170,69 @@ def old_workbook() -> bytes:
     return saved(book.save)
 
 
+def with_errors(kind: str) -> bytes:
+    """A workbook of a kind of which calamine gives neither errors nor long integers; of xlsb the part that is looked at alone."""
+    if kind == "xls":
+        book = xlwt.Workbook()
+        sheet = book.add_sheet("S")
+        for number, value in enumerate(["n", 1, 2]):
+            sheet.write(number, 0, value)
+        sheet.row(3).set_cell_error(0, 0x2A)
+        return saved(book.save)
+    return opendocument(
+        '<table:table-row><table:table-cell office:value-type="string"><text:p>n</text:p></table:table-cell></table:table-row>'
+        '<table:table-row><table:table-cell office:value-type="float" office:value="12345678901234567890"/></table:table-row>'
+        '<table:table-row><table:table-cell office:value-type="string" calcext:value-type="error"><text:p>#N/A</text:p></table:table-cell>'
+        '</table:table-row><table:table-row><table:table-cell office:value-type="float" office:value="3"/></table:table-row>'
+    )
+
+
+def test_cells_that_other_workbooks_lose_are_told(sandbox: Sandbox) -> None:
+    for kind, reasons in (
+        ("xls", ["cells with errors, such as #N/A, which are null: 1"]),
+        (
+            "ods",
+            [
+                "cells with errors, such as #N/A, which are null: 1",
+                "integers of more than 15 digits, which are rounded: 1",
+            ],
+        ),
+    ):
+        found = sandbox.tables(with_errors(kind))
+        assert found.tables and [part.reason for part in found.left_out] == reasons
+
+
+def test_records_of_binary_sheets_are_counted() -> None:
+    row, error = b"\x00\x04\0\0\0\0", b"\x03\x09" + b"\0" * 8 + b"\x2a"
+    long = b"\x9c\x01\x80\x01" + b"\x03" * 128  # a kind of two bytes, a length of two
+    assert [*_kinds_of_records(row + error + long + error)] == [0, 3, 156, 3]
+    assert [*_kinds_of_records(error[:1] + b"\xff\xff\xff\x7f")] == [3]
+
+
 def test_the_first_columns_of_an_old_workbook_are_right(sandbox: Sandbox) -> None:
     table = only(sandbox.tables(old_workbook()))
     assert records(table) == [{"name": f"text {k % 7}", "n": k * 0.25, "ok": k % 2 == 0} for k in range(300)]
+
+
+def opendocument(rows: str) -> bytes:
+    content = (
+        '<office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" xmlns:table='
+        '"urn:oasis:names:tc:opendocument:xmlns:table:1.0" xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" xmlns:calcext='
+        '"urn:org:documentfoundation:names:experimental:calc:xmlns:calcext:1.0"><office:body><office:spreadsheet>'
+        f'<table:table table:name="T">{rows}</table:table></office:spreadsheet></office:body></office:document-content>'
+    )
+    kind = "application/vnd.oasis.opendocument.spreadsheet"
+    manifest = f'<m:manifest xmlns:m="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"><m:file-entry m:full-path="/" m:media-type="{kind}"/></m:manifest>'
+    return zipped(("mimetype", kind), ("META-INF/manifest.xml", manifest), ("content.xml", content))
 
 
 def test_a_spreadsheet_of_opendocument(sandbox: Sandbox) -> None:
     cell = '<table:table-cell office:value-type="{}" {}><text:p>{}</text:p></table:table-cell>'
     head = "".join(cell.format("string", "", name) for name in ("k", "v"))
     body = cell.format("string", "", "x") + cell.format("float", 'office:value="2.5"', "2,5")
-    content = (
-        '<office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" xmlns:table='
-        '"urn:oasis:names:tc:opendocument:xmlns:table:1.0" xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0">'
-        '<office:body><office:spreadsheet><table:table table:name="T"><table:table-row>'
-        f"{head}</table:table-row><table:table-row>{body}</table:table-row></table:table></office:spreadsheet></office:body></office:document-content>"
+    found = sandbox.tables(
+        opendocument(f"<table:table-row>{head}</table:table-row><table:table-row>{body}</table:table-row>")
     )
-    kind = "application/vnd.oasis.opendocument.spreadsheet"
-    manifest = f'<m:manifest xmlns:m="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"><m:file-entry m:full-path="/" m:media-type="{kind}"/></m:manifest>'
-    found = sandbox.tables(zipped(("mimetype", kind), ("META-INF/manifest.xml", manifest), ("content.xml", content)))
     assert records(only(found)) == [{"k": "x", "v": 2.5}]
 
 
@@ -308,7 +354,21 @@ def test_tables_of_a_page(reader: Sandbox) -> None:
     assert [list(row.values()) for row in records(outer)] == [["name", "inner"], ["n", "xy"]]
     assert b'{"column_1":"p","column_2":1}' in inner.records
     assert not outer.has_names
-    assert [part.place for part in found.left_out] == ["table 4"]
+    assert [(part.place, part.reason) for part in found.left_out] == [
+        ("table 4", "it has one row or one column, and no names: it lays out the page"),
+        ("", 'text outside of tables, 5 characters: "prose"'),
+    ]
+
+
+def test_a_page_in_another_encoding_with_links(reader: Sandbox) -> None:
+    page = '<html><body><h1>Läden</h1><table><tr><th>shop<th>n<tr><td><a href="/ü">Ü</a><td>1</table></body></html>'
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"):
+        found = reader.tables(page.encode(encoding))
+        assert records(found.tables[0]) == [{"shop": "Ü", "n": 1}]
+        assert [part.reason for part in found.left_out] == [
+            "addresses of links in tables, of which the text is there: 1",
+            'text outside of tables, 5 characters: "Läden"',
+        ]
 
 
 def test_elements_beside_each_other_are_records(reader: Sandbox) -> None:
@@ -442,6 +502,12 @@ def test_limits_end_it_and_the_sandbox_goes_on(sandbox: Sandbox) -> None:
     assert "room" in left.reason
     slow = sandbox.tables(b"<r>" + b"<x><a>1</a></x>" * 300_000 + b"</r>", limits=Limits(cpu_seconds=0.2))
     assert slow.error is not None and slow.error.kind == "CpuLimit" and not slow.tables
+    rows = "<r>" + "<x><a>1</a></x>" * 300_000 + "</r>"
+    partly = sandbox.tables(
+        zipped(("a.xml", "<r><x>1</x><x>2</x></r>"), ("b.xml", rows)), limits=Limits(cpu_seconds=0.2)
+    )
+    assert partly.error is None and [table.rows for table in partly.tables] == [2]
+    assert partly.left_out[-1].reason.startswith("what follows the tables that were read: ")
     big = sandbox.tables(many, limits=Limits(memory_bytes=16 << 20))
     assert big.error is not None or big.left_out
     [refused] = sandbox.tables(b"<r>" + b" " * 1_000_000, limits=Limits(memory_bytes=1 << 20)).left_out

@@ -6,6 +6,8 @@ import pytest
 
 from byref_sandbox import looks_like
 
+WIDE = ("utf-16-le", "utf-16-be")
+
 
 @pytest.mark.parametrize(
     ("data", "kind"),
@@ -26,7 +28,9 @@ from byref_sandbox import looks_like
         (b"\xef\xbb\xbf<?xml version='1.0'?><rows><row/><row/></rows>", "xml"),
         (b"<!-- made by hand --><rows><row/></rows>", "xml"),
         (b"<?xml version='1.0'?><!DOCTYPE x [<!ELEMENT x ANY>]><x/>", "xml"),
-        ("<?xml version='1.0'?><r/>".encode("utf-16"), "xml"),
+        *((f"{mark}<?xml version='1.0'?><r/>".encode(order), "xml") for mark in ("", "\ufeff") for order in WIDE),
+        *((f"{mark}\n<html><p>ü<table><tr>".encode(order), "html") for mark in ("", "\ufeff") for order in WIDE),
+        *(("\ufeff< 5 is less, ü".encode(order), None) for order in WIDE),
         (b"<svg xmlns='http://www.w3.org/2000/svg'><path/><path/></svg>", None),
         (b"---\nname: a\n", "yaml"),
         (b"# people\n- name: a\n  age: 1\n", "yaml"),

@@ -213,6 +213,11 @@ def test_words_in_cells_do_not_hide_what_divides_them() -> None:
     assert (table.names, table.rows) == (("id", "code", "note"), 50)
 
 
+def test_a_quote_that_nothing_closes_hides_no_rows() -> None:
+    table = table_of('"id,name,price,sold\n' + "".join(f"{n},name {n},1.5,2026-01-02\n" for n in range(500)))
+    assert (len(table.names), table.rows) == (4, 500)
+
+
 def test_cells_longer_than_the_sample() -> None:
     """Long cells with line ends of another kind, of which the first look cuts one."""
     rows = [[str(n), f"title {n}", "".join(f'It, {k},\r\rsays "{k}"; \n' for k in range(400)), "x"] for n in range(30)]
