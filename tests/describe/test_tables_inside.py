@@ -7,14 +7,14 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from json_values import VALUES
 
 from byref.describe.paths import ITEM, KEY, Each, Path, written
-from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.tables import MAX_TABLES, Table, tables
-from byref.jsonscan import Scanner, describe_text
+from byref.jsonscan import Scanner, describe_text, memory, sizes
 
 
 def rows(count: int, **more: Any) -> list[dict[str, Any]]:
@@ -138,25 +138,131 @@ def stream(text: bytes) -> Any:
     return scanner.finish()
 
 
-def test_text_that_was_matched_tells_the_arrays_whose_length_is_known() -> None:
-    value = {"total": 4, "issues": rows(9_000, labels=rows(2)), "users": rows(7)}
-    text = json.dumps(value).encode()
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short text is matched, and read in small blocks, as long text is."""
+    for name, size in {"LEAST": 200, "_WINDOW": 900, "_END": 700, "_FIRST": 8, "LOST": 1_000}.items():
+        monkeypatch.setattr(memory, name, size)
+    for name, size in {"BLOCK": 4_000, "END": 4_000, "ENDS": 40_000}.items():
+        monkeypatch.setattr(sizes, name, size)
+
+
+def users(count: int) -> list[dict[str, Any]]:
+    return [{"login": f"u{n}", "id": n} for n in range(count)]
+
+
+LINES = [{"id": n, "lines": [{"sku": f"s{k}", "qty": k, "taxes": rows(k)} for k in range(n % 4)]} for n in range(200)]
+MATCHED: dict[str, tuple[bytes, set[str]]] = {
+    "records of records": (
+        json.dumps({"issues": rows(300, labels=rows(2)), "users": rows(7)}).encode(),
+        {"issues[].labels[]"},
+    ),
+    "three levels, compact": (
+        json.dumps({"orders": LINES}, separators=(",", ":")).encode(),
+        {"orders[].lines[]", "orders[].lines[].taxes[]"},
+    ),
+    "lines": (
+        b"[%s]" % b",\n".join(json.dumps(one).encode() for one in LINES),
+        {"$[].lines[]", "$[].lines[].taxes[]"},
+    ),
+    "people everywhere, some null": (
+        json.dumps(
+            [
+                {"number": n, "user": users(1)[0], "by": users(1)[0] if n % 3 else None, "assignees": users(n % 3)}
+                for n in range(200)
+            ]
+        ).encode(),
+        {"$[].assignees[]"},
+    ),
+    "through maps": (
+        json.dumps(
+            {"repos": {f"r-{n}/{n}": {"pulls": rows(n * 99, labels=rows(n))} for n in range(1, 4)}, "at": 1}
+        ).encode(),
+        {"repos.*.pulls[].labels[]"},
+    ),
+    "maps in records": (
+        json.dumps(
+            [{"host": n, "disks": {f"/dev/{d}": {"gb": n, "used": n / 7} for d in "abc"[: n % 4]}} for n in range(300)]
+        ).encode(),
+        {"$[].disks.*"},
+    ),
+    "strings that look like records": (
+        json.dumps([{"id": n, "note": '"id":{"id": 1}' * (n % 3), "parts": rows(n % 2)} for n in range(300)]).encode(),
+        {"$[].parts[]"},
+    ),
+    "a table that comes late": (
+        json.dumps([{"id": n, "parts": rows(2 if n > 200 else 0)} for n in range(300)]).encode(),
+        {"$[].parts[]"},
+    ),
+    "keys that msgspec has no field for": (
+        json.dumps([{"id": n, 'a"b': rows(2), "parts": rows(1)} for n in range(300)]).encode(),
+        {"$[].parts[]"},
+    ),
+    "numbers that msgspec refuses": (
+        b"[%s]" % b",".join(b'{"id":%d,"x":[{"a":1},%s]}' % (n, b"1e999" if n % 2 else b"1.5") for n in range(900)),
+        set(),
+    ),
+}
+
+
+def all_in(value: Any) -> dict[Path, int]:
+    return {table.path: table.rows for table in tables(value, infer(value, plain=True).node, 100)}
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("what", MATCHED)
+def test_tables_inside_of_matched_records_are_counted(what: str) -> None:
+    text, expected = MATCHED[what]
     described = describe_text(text)
-    assert described is not None and type(described.outline["issues"]) is Rows  # type: ignore[index]
-    expected = [("issues[]", 9_000), ("users[]", 7)]
-    assert [(written(one.path), one.rows) for one in tables(described.outline, described.schema.node)] == expected
-    by_repo = {"repos": {f"r-{n}/{n}": {"data": {"pulls": rows(n * 4_000)}} for n in range(1, 4)}}
-    for value, path, count in (
-        (by_repo, "repos.*.data.pulls[]", 24_000),
-        ({f"2026-01-{n}": rows(9_000) for n in range(10, 14)}, "*[]", 36_000),
-    ):
-        text = json.dumps(value).encode()
-        described = describe_text(text)
-        found = tables(described.outline, described.schema.node) if described else found_in(value)
-        assert (path, count) in [(written(one.path), one.rows) for one in found]
-        scanned = stream(text)
-        found = tables(scanned.value, scanned.schema.node)
-        assert (path, count) in [(written(one.path), one.rows) for one in found] or not found
+    assert described is not None
+    value = json.loads(text)
+    found = {written(one.path): one for one in tables(described.outline, described.schema.node)}
+    assert expected < found.keys()
+    parsed = {one.path: one for one in tables(value, infer(value, plain=True).node)}
+    assert all(one.rows == len(at(value, one.path)) for one in found.values())
+    if what != "keys that msgspec has no field for":
+        assert {one.path for one in found.values()} == parsed.keys()
+    first = {
+        "id",
+        "number",
+        "",
+    }  # what tells the records apart that were matched, but not what tells those inside them apart
+    for one in found.values():
+        assert list(one.ids.items())[:1] == list(parsed[one.path].ids.items())[:1] and first.issuperset(
+            one.ids.values()
+        )
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("what", MATCHED)
+def test_tables_inside_of_streams_are_counted_or_not_told(what: str) -> None:
+    text, expected = MATCHED[what]
+    scanned, everything = stream(text), all_in(json.loads(text))
+    found = {one.path: one.rows for one in tables(scanned.value, scanned.schema.node)}
+    assert found.items() <= everything.items()
+    assert expected <= set(map(written, found)) or what == "a table that comes late"
+
+
+RECORDS = st.recursive(
+    st.sampled_from([1, 2.5, None, "x", '"id":{', "é", True]),
+    lambda inner: st.one_of(
+        st.lists(st.dictionaries(st.sampled_from(["id", "name", "é", "a b", "labels"]), inner, max_size=3), max_size=3),
+        st.dictionaries(st.sampled_from(["id", "name", "2026-01-01", "2026-01-02", "labels"]), inner, max_size=3),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.dictionaries(st.sampled_from("abcd"), RECORDS, min_size=1), min_size=1, max_size=5), st.booleans())
+def test_no_count_of_matched_or_streamed_text_is_wrong(short: None, kinds: list[dict[str, Any]], plain: bool) -> None:
+    value = {"rows": [{"id": n, **kinds[n * n % len(kinds)]} for n in range(120)]}
+    text = json.dumps(value, indent=None if plain else 1, ensure_ascii=plain).encode()
+    matched, scanned = describe_text(text), stream(text)
+    outlines = [(scanned.value, scanned.schema.node)]
+    for outline, node in [*outlines, *([(matched.outline, matched.schema.node)] if matched else [])]:
+        for table in tables(outline, node):
+            assert [type(record) for record in at(value, table.path)] == [dict] * table.rows
 
 
 DEEP: Any = {"x": 1}

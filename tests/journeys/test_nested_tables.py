@@ -9,6 +9,7 @@ import pytest
 
 from byref import Engine, Policy, Session
 from byref.interpreter.inputs import look_up
+from byref.jsonscan.memory import LEAST
 from byref.stores import MemoryStore
 from byref_sandbox import Every, Sandbox
 from byref_sandbox.code.analysis import Analysed
@@ -300,3 +301,26 @@ def test_names_mean_what_they_say(local: Engine, tenant: str, what: str) -> None
             assert f" of object({len(columns)} keys)" in variable.shape and len(set(columns)) == len(columns)
             count = session.call("artifact_sql", {"query": f"SELECT count(*) AS n FROM ${variable.name}"})
             assert str(len(one)) in count.text, count.text  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [3_400, 4_600], ids=["parsed", "matched"])
+def test_text_of_any_size_binds_what_the_same_objects_bind(local: Engine, tenant: str, count: int) -> None:
+    value = {
+        "data": {
+            "orders": [
+                {"id": n, "lines": [{"sku": f"s{n}-{k}", "qty": k, "note": "x" * 20} for k in range(n % 4)]}
+                for n in range(count)
+            ]
+        },
+        "at": "2026-01-01",
+    }
+    text = json.dumps(value)
+    assert (len(text) >= LEAST) == (count > 4_000)
+    session = opened(local, tenant)
+    of_value, of_text = (session.process(output, tool=tool) for output, tool in ((value, "a"), (text, "b")))
+    assert [(one.path, one.shape) for one in of_value.variables] == [(one.path, one.shape) for one in of_text.variables]
+    names = [one.name for one in of_text.variables]
+    assert {"orders_2", "lines_2"} <= set(names)
+    said = session.run("(lines == lines_2, len(lines_2), lines_2[0], orders == orders_2)").value
+    first = {"orders_id": 1, "sku": "s1-0", "qty": 0, "note": "x" * 20}
+    assert said == [True, sum(n % 4 for n in range(count)), first, True]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from byref.describe.nodes import Node
+    from byref.describe.paths import Path
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -27,6 +28,11 @@ class Rows:
     """The schema of all elements."""
     folded: bool
     """Whether `node` has maps with folded keys, so that it is not exact."""
+    inside: Callable[[Path], int | None] = field(default=lambda path: None)
+    """Returns how many objects there are at a path from the elements that `node` did not count, because they were matched and not
+    parsed; None if that is unknown."""
+    ids: tuple[str, frozenset[Any]] | None = None
+    """A member that tells the elements apart, and its values in all of them; None if no such member is known."""
 
     def __len__(self) -> int:
         return self.length

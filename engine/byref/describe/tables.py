@@ -1,7 +1,8 @@
 """Tables inside a JSON value: arrays of records, and maps of records, at any depth.
 
-They are found on the nodes of the schema, which have counted the objects of every place, so the value is not read again. Text that
-was matched instead of parsed has no such counts below its long arrays: there only the array itself is a table, whose length is known.
+They are found on the nodes of the schema, which have counted the objects of every place, so the value is not read again. Of text
+that was matched instead of parsed they have counted only some: there `Rows.inside` counts the others, of the tables that are told.
+What it cannot count is not told.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _COLUMNS: Final = 12
 """Columns of a table that count for its rank."""
 _IDS: Final = ("id", "_id", "uuid", "guid", "key", "number", "sha", "slug", "code", "name")
 """Members that may tell the items of an array apart, the best first."""
-_MANY_ITEMS: Final = 50_000
+MANY_ITEMS: Final = 50_000
 """Items of an array on the way to a table that are looked at for such a member."""
 _INSIDE: Final = 0.3
 """How much less a table counts for each array or map that it is inside of."""
@@ -78,9 +79,21 @@ def tables(value: object, node: Node, most: int = MAX_TABLES) -> list[Table]:
     `node` is what the schema of the value knows (`Schema.node`). In the value `Rows` may stand for long arrays.
     """
     found = [one for one in _found(value, node) if one[0].rows >= LEAST_ROWS]
-    found.sort(key=lambda one: -one[0].worth)  # stable: of equals the one that comes first
-    told = [one for one in found[:most] if len(one[0].path) <= 2 or one[0].worth >= _LEAST_SHARE * found[0][0].worth]
+    found.sort(key=_rank)  # stable: of equals the one that comes first
+    told: list[tuple[Table, _Place]] = []
+    for table, place in found:
+        if len(told) == most:
+            break
+        if len(table.path) <= 2 or table.worth >= _LEAST_SHARE * found[0][0].worth:
+            rows = place.counted(table)
+            if rows is not None and rows >= LEAST_ROWS:
+                told.append((replace(table, rows=rows), place))
+    told.sort(key=_rank)
     return [table if table.is_one else replace(table, ids=_ids(value, table.path, place)) for table, place in told]
+
+
+def _rank(found: tuple[Table, _Place]) -> float:
+    return -found[0].worth
 
 
 def below_map(node: Node) -> Node | None:
@@ -102,6 +115,10 @@ class _Place(NamedTuple):
     values: Sequence[Any] | None
     """The values there; None where they are many."""
     above: _Place | None = None
+    rows: Sequence[Rows] = ()
+    """The arrays above it of which only some elements are in memory."""
+    inside: Path = ()
+    """The path to it from the elements of these arrays."""
 
     @property
     def each(self) -> int:
@@ -110,7 +127,19 @@ class _Place(NamedTuple):
 
     def down(self, node: Node, step: str | Each, values: Sequence[Any] | None = None) -> _Place:
         """Return the place one step down."""
-        return _Place(node, (*self.path, step), values, self)
+        return _Place(node, (*self.path, step), values, self, self.rows, (*self.inside, step) if self.rows else ())
+
+    def estimated(self, node: Node) -> int:
+        """Return about how many records the table at this place has; `node` has counted those of the elements that were parsed."""
+        parsed = sum(each.node.objects for each in self.rows)
+        return node.objects * sum(map(len, self.rows)) // parsed if parsed else node.objects
+
+    def counted(self, table: Table) -> int | None:
+        """Return exactly how many records the table at this place has; None if that is unknown."""
+        if not self.rows:
+            return table.rows
+        more = [each.inside((*self.inside, table.path[-1])) for each in self.rows]
+        return None if None in more else table.node.objects + sum(count for count in more if count is not None)
 
 
 def _found(value: object, node: Node) -> Iterator[tuple[Table, _Place]]:
@@ -126,19 +155,17 @@ def _found(value: object, node: Node) -> Iterator[tuple[Table, _Place]]:
         kind = node.kinds & ~NULL
         if kind == ARRAY and node.items is not None:
             rows = [each for each in place.values or () if type(each) is Rows]
-            if node.items.kinds == OBJECT:
-                counted = node.items.objects
-                if rows:
-                    counted = sum(len(each) for each in place.values or () if type(each) in (list, Rows))
-                if _is_record(node.items):
-                    yield Table((*path, ITEM), counted, node.items), place
-            if not rows:
-                waiting.append(place.down(node.items, ITEM))
+            if node.items.kinds == OBJECT and _is_record(node.items):
+                lengths = (len(each) for each in place.values or () if type(each) in (list, Rows))
+                counted = sum(lengths) if rows else place.estimated(node.items)
+                yield Table((*path, ITEM), counted, node.items), place
+            items = place.down(node.items, ITEM)
+            waiting.append(items._replace(rows=rows) if rows else items)
         elif kind == OBJECT:
             below = below_map(node)
             waiting.extend(_members(place, below))
             if below is not None and below.kinds == OBJECT and _is_pure(node) and _is_record(below):
-                yield Table((*path, KEY), below.objects, below), place
+                yield Table((*path, KEY), place.estimated(below), below), place
 
 
 def _is_pure(node: Node) -> bool:
@@ -161,9 +188,10 @@ def _ids(value: object, path: Path, place: _Place | None) -> dict[int, str]:
     values: list[Any] = [value]
     for at, (step, node) in enumerate(zip(path, nodes[1:], strict=False)):
         if any(type(one) is Rows for one in values):
-            return found
-        above, values = values, list(islice(_stepped(values, step), _MANY_ITEMS + 1))
-        if len(values) > _MANY_ITEMS:
+            name = _id_of_rows(node, values) if step is ITEM else None
+            return found if name is None else {**found, at: name}
+        above, values = values, list(islice(_stepped(values, step), MANY_ITEMS + 1))
+        if len(values) > MANY_ITEMS:
             return found
         if step is ITEM and node.kinds == OBJECT:
             arrays = [one for one in above if type(one) is list]
@@ -173,12 +201,28 @@ def _ids(value: object, path: Path, place: _Place | None) -> dict[int, str]:
     return found
 
 
-def _id_among(node: Node, arrays: Sequence[Sequence[Any]]) -> str | None:
-    """Return the member that each record has and that is another one in each record of an array; the best one, or None."""
+def id_names(node: Node) -> Iterator[str]:
+    """Yield the members that records of a place have all, and that may tell them apart; the best first."""
     for name in _IDS:
         member = node.members.get(name)
-        if member is None or member.kinds not in (STRING, INTEGER) or name not in (node.required or ()):
-            continue
+        if member is not None and member.kinds in (STRING, INTEGER) and name in (node.required or ()):
+            yield name
+
+
+def _id_of_rows(node: Node, arrays: Sequence[Any]) -> str | None:
+    """Return the member that tells the records of each array apart; some of the arrays are not in memory."""
+    known = [one.ids for one in arrays if type(one) is Rows]
+    names = {None if ids is None else ids[0] for ids in known}
+    name = names.pop()
+    lists = [one for one in arrays if type(one) is list]
+    if name is None or names or name not in id_names(node) or sum(map(len, arrays)) > MANY_ITEMS:
+        return None
+    return name if all(len({record[name] for record in records}) == len(records) for records in lists) else None
+
+
+def _id_among(node: Node, arrays: Sequence[Sequence[Any]]) -> str | None:
+    """Return the member that each record has and that is another one in each record of an array; the best one, or None."""
+    for name in id_names(node):
         if all(len({record[name] for record in records}) == len(records) for records in arrays):
             return name
     return None

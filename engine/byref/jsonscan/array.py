@@ -6,15 +6,17 @@ chunk is only counted, because it would teach nothing new.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from byref.describe.nodes import OBJECT
+from byref.describe.nodes import OBJECT, Node
+from byref.describe.paths import Path
 from byref.describe.rows import Rows
 from byref.describe.schema import Elements, TooDeep
 from byref.describe.shape import Elements as Kinds
-from byref.jsonscan import peek, sizes
+from byref.jsonscan import inside, peek, sizes
 from byref.jsonscan.costs import PASSING, Allowance
 from byref.jsonscan.matcher import Irregular, Matcher
 from byref.jsonscan.sampler import Sampler
@@ -65,6 +67,13 @@ class ArrayScan:
         """Elements that give the next expression its orders of keys: the first ones, and each that did not match before."""
         self._matcher: Matcher | None = None
         self._allowance = Allowance(PASSING)
+        self._inside: Counter[Path] | None = Counter()
+        """The number of objects at places inside of matched elements; None if text was not read for it."""
+        self._matched = 0
+        """Number of matched elements."""
+        self._counter: inside.Counter | None = None
+        self._uncounted: set[Path] = set()
+        """Places that matched elements may have objects at, and that are not counted."""
 
     def add(self, items: list[Any], size: int) -> None:
         """Add the next elements, at least one; their text has `size` bytes."""
@@ -101,6 +110,12 @@ class ArrayScan:
             self._allowance.spend()
             return False
         self._allowance.matched(len(text))
+        self._matched += count
+        if self._inside is not None and self._counter is not None:
+            try:
+                self._inside.update(self._counter.count(text[start:]))
+            except ValueError:
+                self._inside = None
         self._take(_Chunk(text, count, len(text)))
         return True
 
@@ -111,7 +126,22 @@ class ArrayScan:
         colon = peek.colon_at(text, start) if node.kinds == OBJECT else b":"
         matcher = Matcher(node, self._seen, colon, lines=False)
         self._allowance.compiled(matcher.size)
+        self._make_counter(node)
         return matcher
+
+    def _wanted(self, node: Node) -> list[Path]:
+        """Return the places inside of elements to count from now on: those that had no objects in elements matched without counting."""
+        wanted, known = inside.wanted(node)
+        places = [path for path in wanted if path not in self._uncounted]
+        self._uncounted |= known.difference(places)
+        return places
+
+    def _make_counter(self, node: Node) -> None:
+        places = self._wanted(node)
+        try:
+            self._counter = inside.Counter(node, places) if places and self._inside is not None else None
+        except ValueError:
+            self._inside = None
 
     def _take(self, chunk: _Chunk) -> None:
         self._count += chunk.count
@@ -161,7 +191,11 @@ class ArrayScan:
         if len(self._head) + len(tail) == self._count:
             return self._head + tail
         samples = self._samples.samples or self._head[-1:]
-        return Rows(self._count, self._head, tail, samples, self._kinds.kind, node, folded)
+        counts: dict[Path, int] = {(): self._matched}
+        if self._inside is not None:
+            counts |= {path: self._inside[path] for path in self._wanted(node)}
+        counted = partial(inside.objects, node, counts)
+        return Rows(self._count, self._head, tail, samples, self._kinds.kind, node, folded, counted)
 
 
 __all__ = ["ArrayScan", "TooDeep"]

@@ -10,16 +10,19 @@ the array. So every element was either parsed or matched, and the schema is exac
 from __future__ import annotations
 
 import codecs
+from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 from byref.describe.columns import Inference, TooDeep, may_be_folded
 from byref.describe.nodes import OBJECT, Node, places
+from byref.describe.paths import Path
 from byref.describe.rows import Rows
 from byref.describe.schema import Schema, infer
 from byref.describe.shape import Elements
-from byref.jsonscan import peek
+from byref.describe.tables import MANY_ITEMS, id_names
+from byref.jsonscan import inside, peek
 from byref.jsonscan.costs import LOST, Allowance
 from byref.jsonscan.matcher import Irregular, Matcher
 from byref_sandbox import jsontext
@@ -43,6 +46,7 @@ _BYTES_AT_ONCE: Final = 1 << 15
 """Most bytes of such elements."""
 _SAMPLES: Final = 16
 """Approximate number of elements that are kept from between the ends."""
+_BLANKS: Final = b" \t\n\r"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +167,10 @@ class _Array:
         self._start = self.at = peek.after_blanks(text, start)
         self._seen: list[Any] = []
         """The elements that were parsed."""
-        self._marked = 0
-        """Number of matched elements, counted by their marker."""
+        self._matched: list[tuple[int, int, bytes]] = []
+        """Where matched elements begin and end, and the marker that counts them."""
+        self._ids: tuple[str, frozenset[Any]] | None = None
+        """See `Rows.ids`."""
         self._places: list[int] = []
         """Places at which elements begin, at most about `_WINDOW` apart: the ends and the samples are cut there."""
         self._lines = True
@@ -219,8 +225,7 @@ class _Array:
                 return
             self._allowance.matched(end - self.at)
             self._places.append(self.at)
-            if not self._lines:
-                self._marked += self._text.count(matcher.marker, self.at, end)
+            self._matched.append((self.at, end, matcher.marker))
             self.at = end if self._lines else peek.after_blanks(self._text, end)
 
     def _parse(self, most: int) -> bool:
@@ -252,11 +257,44 @@ class _Array:
         behind = self._text[end:following]
         return behind in ((b"\n", b"") if has_ended else (b",\n",)) and self._text.find(b"\n", start, end) < 0
 
+    def _counts(self) -> dict[Path, int]:
+        """Return how many objects there are at places inside of matched elements; `()` are the elements."""
+        wanted, _ = inside.wanted(self._node)
+        counts: Counter[Path] = Counter()
+        if wanted and self._matched:
+            try:
+                name = self._id_name()
+                counter = inside.Counter(self._node, wanted, name)
+                text = memoryview(self._text)  # so that the elements are copied only once
+                for start, end, _ in self._matched:
+                    counts.update(counter.count(text[start : self._text.rindex(b",", start, end)]))
+                self._ids = self._unique(name, counter.values)
+            except ValueError:
+                counts.clear()
+        if not counts:
+            counts[()] = (
+                self._line_count - len(self._seen)
+                if self._lines
+                else sum(self._text.count(marker, start, end) for start, end, marker in self._matched)
+            )
+        return counts
+
+    def _id_name(self) -> str | None:
+        """Return the member that is most likely to tell the elements apart: it does so of those that were parsed."""
+        names = id_names(self._node) if self._node.kinds == OBJECT else ()
+        return next((name for name in names if self._unique(name, []) is not None), None)
+
+    def _unique(self, name: str | None, values: list[Any]) -> tuple[str, frozenset[Any]] | None:
+        """Return a member with its values, those of matched elements and of those that were parsed, if they are all different."""
+        if name is None or len(values) > MANY_ITEMS:
+            return None
+        values = [*values, *(one[name] for one in self._seen)]
+        ids = frozenset(values)
+        return (name, ids) if len(ids) == len(values) else None
+
     @property
-    def _count(self) -> int:
-        if not self._lines:
-            return self._marked + len(self._seen)
-        # The last element has a line feed before the closing bracket, or none.
+    def _line_count(self) -> int:
+        """The number of elements, if each is a line. The last one has a line feed before the closing bracket, or none."""
         return self._feeds(self._start, self.at) + (self._text[self.at - 1 : self.at] != b"\n")
 
     def _feeds(self, start: int, end: int) -> int:
@@ -278,10 +316,21 @@ class _Array:
             place.is_sampled = True
         kinds = Elements()
         kinds.add(self._seen)  # an expression accepts a single number of keys only if all parsed elements had it
-        return Rows(self._count, head, tail, samples, kinds.kind, self._node, folded=False)
+        counts = self._counts()
+        return Rows(
+            counts[()] + len(self._seen),
+            head,
+            tail,
+            samples,
+            kinds.kind,
+            self._node,
+            folded=False,
+            inside=partial(inside.objects, self._node, counts),
+            ids=self._ids,
+        )
 
     def _span(self, start: int, end: int) -> list[Any]:
-        text = self._text[start:end].rstrip(b" \t\n\r").removesuffix(b",")
+        text = self._text[start:end].rstrip(_BLANKS).removesuffix(b",")
         values = jsontext.decode(b"[%s]" % text)
         assert isinstance(values, list)
         return values
