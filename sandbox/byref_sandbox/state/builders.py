@@ -16,6 +16,8 @@ import dataclasses
 import datetime
 import enum
 import functools
+import importlib
+import inspect
 import io
 import types
 import typing
@@ -24,10 +26,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
+from pandas.tseries import holiday
 
 from byref_sandbox.language import names, styles, typed
 from byref_sandbox.language.policy import Language
-from byref_sandbox.state import drawings
+from byref_sandbox.state import drawings, helpers
 from byref_sandbox.state.codes import Code, Codes, Unkept
 
 FIXED: Final[tuple[type, ...]] = (bool, int, float, str, bytes, tuple, frozenset)
@@ -40,11 +43,6 @@ LAYOUTS: Final[Mapping[type, tuple[str, ...]]] = {
     datetime.tzinfo: (),
 }
 """The other base classes, with the attributes from which an instance is made."""
-HELPERS: Final[Mapping[types.CodeType, str]] = {
-    contextlib.contextmanager(lambda: iter(())).__code__: "context_manager",
-    contextlib.asynccontextmanager(lambda: None).__code__: "async_context_manager",  # type: ignore[arg-type, return-value]
-}
-"""The code of what `contextlib` makes of a function, and the builder that does so again."""
 SMALL_BYTES: Final = 16 << 10
 """An array of up to this size owns its memory; a larger one is a view of the blob in which it came."""
 _HEAP_TYPE: Final = 1 << 9
@@ -118,7 +116,7 @@ class Builders:
         for name in _RARELY_SET:
             if name in state:
                 setattr(function, f"__{name}__", state[name])
-        function.__dict__.update(_named(state.get("attributes", {})))
+        function.__dict__.update(check_names(state.get("attributes", {})))
         function.__module__ = "__main__"
 
     def cell(self) -> types.CellType:
@@ -168,6 +166,29 @@ class Builders:
             raise Unkept("no distribution of scipy's stats")
         return made(*arguments, **options)
 
+    def tabulated(self, kind: str, options: dict[str, Any]) -> Any:
+        """Make a distribution of scipy again from the numbers of which it was made: `stats.rv_discrete(values=…)`, `stats.rv_histogram(…)`."""
+        return vars(self._facades["scipy.stats"])[drawings.TABULATED[kind]](**options)
+
+    def frozen(self, distribution: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Make a distribution with fixed parameters of one that was made from numbers."""
+        kind = type(distribution)
+        if kind.__name__ not in drawings.TABULATED or kind.__module__ not in drawings.OF_DISTRIBUTIONS:
+            raise Unkept("no distribution that was made from numbers")
+        return distribution(*arguments, **options)
+
+    def variable(self, kind: Any, parameters: dict[str, Any], how: dict[str, Any]) -> Any:
+        """Make a random variable of scipy: by its own `__new__` alone, a `stats.Normal` would be another one."""
+        if kind not in self._listed or kind.__module__ != drawings.VARIABLES:
+            raise Unkept("no class of random variables")
+        return kind(**parameters, **how)
+
+    def undefined_function(self, name: str, assumptions: dict[str, Any]) -> Any:
+        """`sympy.Function(name)`."""
+        if type(name) is not str:
+            raise Unkept("a function without a name")
+        return vars(self._facades["sympy"])["Function"](name, **assumptions)
+
     def styler(self, data: Any, options: dict[str, Any], calls: list[Any]) -> Any:
         """Make a table with its style."""
         return styles.restored(data, options, calls)
@@ -176,13 +197,19 @@ class Builders:
         """Make a `functools.lru_cache`; the results that it had remembered are computed again."""
         return functools.lru_cache(maxsize=options["maxsize"], typed=options["typed"])(function)
 
-    def context_manager(self, function: Any) -> Any:
-        """`contextlib.contextmanager`."""
-        return contextlib.contextmanager(function)
+    def helper(self, maker: str, given: tuple[Any, ...]) -> Any:
+        """Have a library make a function of one of the code's once more."""
+        return helpers.make(maker, given)
 
-    def async_context_manager(self, function: Any) -> Any:
-        """Make an asynchronous context manager again, as `contextlib.asynccontextmanager` does."""
-        return contextlib.asynccontextmanager(function)
+    def context(self, function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Make a context of a generator that has not begun."""
+        if (
+            type(function) is not types.FunctionType
+            or function.__globals__ is not self._space
+            or not function.__code__.co_flags & inspect.CO_GENERATOR
+        ):
+            raise Unkept("no generator of the code")
+        return contextlib.contextmanager(function)(*arguments, **options)
 
     def static(self, function: Any) -> Any:
         """`staticmethod`."""
@@ -261,13 +288,15 @@ class Builders:
         if meta is None:
             raise Unkept("no enumeration")
         space = meta.__prepare__(name, bases)
-        for each, value in _named(options["members"]).items():
+        for each, value in check_names(options["members"]).items():
             space[each] = value
         space["__module__"] = "__main__"
-        with _aside(bases, self._guards.is_user_class, ("__init__", "__new__", "_generate_next_value_")):
+        with _aside(
+            bases, self._guards.is_user_class, ("__init__", "__new__", "__new_member__", "_generate_next_value_")
+        ):
             made = self._guards.adopt(meta.__new__(meta, name, bases, space))
         for each, attributes in options["attributes"].items():
-            object.__getattribute__(made.__members__[each], "__dict__").update(_named(attributes))
+            object.__getattribute__(made.__members__[each], "__dict__").update(check_names(attributes))
         return made
 
     def _slotted(self, made: Any, options: dict[str, Any]) -> Any:
@@ -283,7 +312,7 @@ class Builders:
         own, annotations, data, qualname, place, is_checkable = state
         if place is not None:
             self._codes.classes[cls] = Code(*place)
-        for name, value in _named(own).items():
+        for name, value in check_names(own).items():
             type.__setattr__(cls, name, value)
         if annotations is not None and data is None and annotations:
             type.__setattr__(cls, "__annotations__", annotations)
@@ -330,7 +359,7 @@ class Builders:
     def fill_instance(self, obj: Any, attributes: dict[str, Any]) -> None:
         """Give an instance its attributes; its `__setattr__` is not called."""
         self._check_instance(obj)
-        for name, value in _named(attributes).items():
+        for name, value in check_names(attributes).items():
             object.__setattr__(obj, name, value)
 
     def payload(self, cls: Any, maxlen: int | None) -> Any:
@@ -375,7 +404,7 @@ class Builders:
         if not issubclass(type(obj), BaseException):
             raise Unkept("no error")
         attributes, (cause, context, is_suppressed) = state
-        for name, value in _named(attributes).items():
+        for name, value in check_names(attributes).items():
             BaseException.__setattr__(obj, name, value)
         obj.__cause__, obj.__context__, obj.__suppress_context__ = cause, context, is_suppressed
 
@@ -387,7 +416,7 @@ class Builders:
         """Give a namespace its attributes."""
         if type(obj) is not types.SimpleNamespace:
             raise Unkept("no namespace")
-        obj.__dict__.update(_named(attributes))
+        obj.__dict__.update(check_names(attributes))
 
     def proxy(self, mapping: Any) -> Any:
         """Make a read-only view of a dict."""
@@ -463,6 +492,15 @@ class Builders:
         """Return a time zone by its name."""
         return zoneinfo.ZoneInfo(str.__str__(key))
 
+    def old_zone(self, name: str | int, *parts: Any) -> Any:
+        """Return a time zone of pytz, or what it was at some time, by its name; or one with so many minutes."""
+        if type(name) is int:
+            return self._facades["pytz"].FixedOffset(name)
+        if type(name) is not str or not all(type(part) in (int, str) for part in parts):
+            raise Unkept("a time zone without a name")
+        self._facades["pytz"].timezone(name)  # which looks only at those that were read before
+        return vars(importlib.import_module("pytz"))["_p"](name, *parts)
+
     def type_variable(self, name: str, constraints: Any, bound: Any, is_co: bool, is_contra: bool) -> Any:
         """`typing.TypeVar`."""
         return typing.TypeVar(name, *constraints, bound=bound, covariant=is_co, contravariant=is_contra)
@@ -492,10 +530,11 @@ _METACLASSES: Final[Mapping[str, Any]] = {
     "": type,
     "ABCMeta": abc.ABCMeta,
     "_ProtocolMeta": type(typing.Protocol),
+    "HolidayCalendarMetaClass": type(holiday.AbstractHolidayCalendar),
 }
 
 
-def _named(attributes: dict[str, Any]) -> dict[str, Any]:
+def check_names(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes of the code's class without those through which the interpreter itself would run code or look
     things up.
     """
@@ -509,7 +548,8 @@ def _named(attributes: dict[str, Any]) -> dict[str, Any]:
 
 _DUNDERS: Final = names.CLASS_DUNDERS | {
     "__name__", "__qualname__", "__module__", "__notes__", "__isabstractmethod__", "__wrapped__", "__hash__",
-    "__protocol_attrs__", "__orig_class__",
+    "__protocol_attrs__", "__orig_class__", "__new_member__", "__no_type_check__", "__final__", "__override__",
+    "__networkx_cache__",
 }  # fmt: skip
 
 
@@ -528,7 +568,7 @@ def _field(
 
 def _set_fields(cls: Any, fields: dict[str, Any], annotations: dict[str, Any]) -> None:
     type.__setattr__(cls, "__annotations__", annotations)
-    for name, given in _named(fields).items():
+    for name, given in check_names(fields).items():
         type.__setattr__(cls, name, _field(*given))
 
 

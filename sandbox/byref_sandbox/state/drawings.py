@@ -34,6 +34,10 @@ _LIBRARIES: Final = (
 """Packages of libraries that are loaded by themselves: what seaborn's grids, models, results, expressions and graphs consist of."""
 DISTRIBUTIONS: Final = ("scipy.stats._continuous_distns", "scipy.stats._discrete_distns")
 """Modules of the classes of which scipy's distributions are."""
+OF_DISTRIBUTIONS: Final = ("scipy.stats._distn_infrastructure", "scipy.stats._continuous_distns")
+VARIABLES: Final = "scipy.stats._new_distributions"
+TABULATED: Final = {"rv_sample": "rv_discrete", "rv_histogram": "rv_histogram"}
+"""Classes of distributions that are made from numbers, and the names under which scipy's stats makes them."""
 _LEFT_OUT: Final = (
     "sklearn.datasets", "sklearn.externals", "sklearn.utils._testing", "sklearn.utils.parallel",
     "scipy.spatial.tests", "scipy.stats.tests", *DISTRIBUTIONS, "statsmodels.datasets", "statsmodels.tools.web", "statsmodels.tools.rng_qrng",
@@ -51,6 +55,7 @@ _ALSO: Final = {
     "pandas.plotting._matplotlib.timeseries": "_format_coord",
     "networkx.classes.function": "frozen",
     "scipy._lib.array_api_compat.numpy": "asarray",
+    "scipy.stats._distribution_infrastructure": "_null",
     "seaborn.categorical": "BoxPlotContainer",
     "sklearn.metrics._dist_metrics": "newObj",
     "sklearn.neighbors._ball_tree": "newObj",
@@ -92,17 +97,23 @@ def function(owner: type, name: str, number: int) -> types.FunctionType:
     raise AttributeError(name)
 
 
+def owner_of(function: types.FunctionType) -> type | None:
+    """Return the class in which a library defines a function, if it does so in a class."""
+    owner: Any = sys.modules.get(function.__module__)
+    *path, _ = function.__qualname__.partition(".<locals>")[0].split(".")
+    for each in path:
+        owner = getattr(owner, each, None)
+    return owner if path and isinstance(owner, type) else None
+
+
 def place_of(function: types.FunctionType) -> tuple[type, str, int] | None:
     """Return what `function` finds a function by; None of one that it does not find."""
     if function.__closure__ or function.__defaults__ or function.__kwdefaults__:
         return None
-    owner: Any = sys.modules.get(function.__module__)
-    outer = function.__qualname__.partition(".<locals>")[0]
-    *path, name = outer.split(".")
-    for each in path:
-        owner = getattr(owner, each, None)
-    if not path or not isinstance(owner, type):
+    owner = owner_of(function)
+    if owner is None:
         return None
+    name = function.__qualname__.partition(".<locals>")[0].rpartition(".")[2]
     held = vars(owner).get(name)
     held = getattr(held, "__func__", held)
     if held is function:

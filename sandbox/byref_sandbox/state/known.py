@@ -24,7 +24,7 @@ from byref_sandbox.contents import Versions
 from byref_sandbox.language.facades import Facade
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.policy import Language
-from byref_sandbox.state import drawings, settings
+from byref_sandbox.state import drawings, helpers, settings
 from byref_sandbox.state.builders import BUILDERS
 
 FORMAT: Final = 1
@@ -40,6 +40,7 @@ TAKEN_APART: Final = {
     "byref_sandbox.language.spreadsheets": "ExcelFile",
     "byref_sandbox.language.locks": """Queue PriorityQueue LifoQueue Lock Event Semaphore BoundedSemaphore Condition Barrier
         _Waiters""",
+    "contextlib": "nullcontext suppress",
     "csv": "DictWriter",
     "datetime": "datetime date time timedelta timezone",
     "dateutil.relativedelta": "relativedelta",
@@ -54,6 +55,7 @@ TAKEN_APART: Final = {
     "pathlib": "PurePosixPath PureWindowsPath",
     "random": "Random",
     "re": "Pattern",
+    "statistics": "NormalDist",
     "string": "Template",
     "time": "struct_time",
     "types": "GenericAlias UnionType",
@@ -91,6 +93,7 @@ TAKEN_APART: Final = {
     "pandas.core.internals.blocks": "NumpyBlock ExtensionBlock DatetimeLikeBlock NDArrayBackedExtensionBlock",
     "pandas.core.internals.managers": "BlockManager SingleBlockManager",
     "pandas.tseries.frequencies": "BaseOffset",
+    "pandas.tseries.holiday": "Holiday",
     "pyarrow.lib": """ChunkedArray Buffer ResizableBuffer DataType DictionaryType ListType LargeListType StructType MapType
         TimestampType DurationType Decimal128Type Time32Type Time64Type Field NullArray BooleanArray StringArray
         LargeStringArray StringViewArray BinaryArray LargeBinaryArray Int8Array Int16Array Int32Array Int64Array
@@ -108,6 +111,7 @@ _PARTS: Final = {
     "functools ": "_lt_from_gt _ge_from_gt _le_from_gt _le_from_ge _gt_from_ge _lt_from_ge",
     "operator": "getitem or_",
     "re": "_compile",
+    "typing": "_overload_dummy",
     "types": "NoneType CellType MethodType MappingProxyType SimpleNamespace EllipsisType NotImplementedType",
     "uuid": "SafeUUID",
     "numpy": "ndarray",
@@ -180,6 +184,8 @@ class Known:
             kind for name, kind in drawn.items() if name.startswith(drawings.PREFIX) and isinstance(kind, type)
         )
         """Those of figures, which hold methods of each other."""
+        self.helpers = helpers.codes()
+        """The code of functions that a library makes of those of the code, and the name of what makes them."""
         self.settings = settings.before()
         logging: Any = language._modules.facades["logging"]
         self.taken_apart |= self.drawn | {logging.StreamHandler}

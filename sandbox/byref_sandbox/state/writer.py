@@ -16,6 +16,7 @@ import enum
 import functools
 import gc
 import importlib
+import inspect
 import io
 import itertools
 import operator
@@ -33,8 +34,9 @@ import numpy as np
 from byref_sandbox.code.words import words
 from byref_sandbox.language import logs, styles, typed
 from byref_sandbox.language.facades import Facade, facade_name
-from byref_sandbox.state import drawings
-from byref_sandbox.state.builders import BUILDERS, FIXED, HELPERS, LAYOUTS, PAYLOADS, type_of_layout
+from byref_sandbox.language.refusal import NotAllowed
+from byref_sandbox.state import drawings, helpers
+from byref_sandbox.state.builders import BUILDERS, FIXED, LAYOUTS, PAYLOADS, check_names, type_of_layout
 from byref_sandbox.state.codes import Code, Codes, Unkept
 from byref_sandbox.state.known import MATPLOTLIB, Known
 
@@ -64,9 +66,13 @@ _MADE_ANEW: Final = words("""__dict__ __weakref__ _abc_impl __abstractmethods__ 
     __required_keys__ __optional_keys__ __readonly_keys__ __mutable_keys__ __closed__ __extra_items__ _is_protocol
     __type_params__ _is_runtime_protocol __callable_proto_members_only__ __non_callable_proto_members__""")
 """Names that making a class puts into its namespace."""
-_NAMEDTUPLE: Final = frozenset(
-    {"_fields", "_field_defaults", "_make", "_replace", "_asdict", "__getnewargs__", "__replace__"}
+_NAMEDTUPLE: Final = words(
+    "_fields _field_defaults _make _replace _asdict __getnewargs__ __replace__ __new__ __repr__ __match_args__"
 )
+_DATACLASS: Final = words("""__init__ __repr__ __eq__ __lt__ __le__ __gt__ __ge__ __hash__ __setattr__ __delattr__ __getstate__ __setstate__
+    __replace__""")
+_PROTOCOL: Final = ("__init__", "__subclasshook__")
+_ENUM: Final = ("__new__", "__reduce_ex__", "__order__")
 _NAMED: Final[dict[type, str]] = {
     types.GeneratorType: "a generator: make a list of it",
     types.CoroutineType: "a coroutine",
@@ -129,6 +135,8 @@ class _Layout(NamedTuple):
     """Whether a dict, while it is read, needs more than the instance's identity for its hash."""
     runs_code: bool
     """Whether the hash runs a method of the code."""
+    is_of_library: bool
+    """Whether methods of a library may have set attributes whose names code cannot use."""
 
 
 class Writer(pickle.Pickler):
@@ -231,12 +239,18 @@ class Writer(pickle.Pickler):
             return self._array(obj)
         if (reduce := _REDUCERS.get(kind)) is not None:
             return reduce(self, obj)
-        if (
-            kind.__module__ == "scipy.stats._distn_infrastructure"
-            and kind.__name__ in _DISTRIBUTIONS
-            and kind in known.drawn
-        ):
-            return self._distribution(obj)
+        if kind.__module__ in drawings.OF_DISTRIBUTIONS and not self._is_user_class(kind):
+            if kind.__name__ in _FROZEN and kind in known.drawn:
+                return self._distribution(obj)
+            if kind.__name__ in drawings.TABULATED:
+                self.libraries.add("scipy")
+                return BUILDERS["tabulated"], (kind.__name__, obj._updated_ctor_param())
+        if kind.__module__ == drawings.VARIABLES and kind in known.drawn:
+            return BUILDERS["variable"], (kind, *_variable(obj))
+        if _is_undefined_function(type(kind)):
+            return NotImplemented
+        if kind.__module__ in ("pytz", "pytz.tzfile") and issubclass(kind, datetime.tzinfo):
+            return BUILDERS["old_zone"], obj.__reduce__()[1]
         if kind in known.taken_apart or kind is pickle.PickleBuffer:
             return NotImplemented
         if self._is_mixed(kind):
@@ -299,10 +313,15 @@ class Writer(pickle.Pickler):
 
     def _function(self, function: Any) -> Any:
         if function.__globals__ is not self._space:
-            if (builder := HELPERS.get(function.__code__)) is not None and function.__closure__ is not None:
-                return BUILDERS[builder], (function.__wrapped__,)
+            if (maker := self._known.helpers.get(function.__code__)) is not None:
+                if (library := self._known.library_of(helpers.MAKERS[maker][0])) is not None:
+                    self.libraries.add(library)
+                return BUILDERS["helper"], (maker, helpers.arguments(function, maker))
             if (found := drawings.place_of(function)) is not None and found[0] in self._known.drawn:
                 return BUILDERS["library_function"], found
+            owner = drawings.owner_of(function)
+            if id(owner) in self._known.names and self._is_had(owner, function.__name__, function):
+                return BUILDERS["bound"], (owner, function.__name__)
             raise Unkept(f"the function {function.__name__!r} of a library")
         code = function.__code__
         state: dict[str, object] = {}
@@ -325,7 +344,7 @@ class Writer(pickle.Pickler):
         if annotations := _annotations(function):
             state["annotations"] = annotations
         if function.__dict__:
-            state["attributes"] = function.__dict__
+            state["attributes"] = check_names(function.__dict__)
         place = self._codes.place_of(code)
         self.programs.add(place.program)
         self.looked_up |= looked_up_by(code)
@@ -333,6 +352,9 @@ class Writer(pickle.Pickler):
         return BUILDERS["function"], arguments, state or None, None, None, BUILDERS["fill_function"]
 
     def _class(self, cls: Any) -> Any:
+        if _is_undefined_function(type(cls)):
+            self.libraries.add("sympy")
+            return BUILDERS["undefined_function"], (cls.name, cls._kwargs)
         if not self._is_user_class(cls):
             raise Unkept(f"the class {_name_of(cls)!r} of a library")
         space, bases = dict(namespace_of(cls)), _bases_of(cls)
@@ -353,12 +375,15 @@ class Writer(pickle.Pickler):
                 options["__orig_bases__"] = space["__orig_bases__"]
             if "__slots__" in space and fields is None:
                 options["__slots__"] = space["__slots__"]
-        own = {name: held for name, held in space.items() if not self._is_generated(name, held, how, options)}
+        own = {name: held for name, held in space.items() if not self._is_generated(cls, name, held, how, options)}
+        for name, held in own.items():
+            self._check_member(name, held)
         if fields is not None:
             data = _dataclass_of(space, _annotations(cls), fields)
             if "__slots__" in space:
                 how, options, data = "slotted", {"data": data, "__slots__": space["__slots__"]}, None
-                own = {name: held for name, held in own.items() if name not in fields}
+                own = {name: held for name, held in own.items() if name not in fields or _is_of_class(fields[name])}
+        check_names(own)
         meta = _metaclass(cls)
         annotations = None if how == "slotted" else _annotations(cls)
         place = self._codes.place_of_class(cls)
@@ -379,24 +404,45 @@ class Writer(pickle.Pickler):
             }
             for name, member in cls.__members__.items()
         }
+        _check_payloads(cls)
         return {"members": members, "attributes": {name: each for name, each in held.items() if each}}
 
-    def _is_generated(self, name: str, held: Any, how: str, options: dict[str, Any]) -> bool:
+    def _is_generated(self, cls: Any, name: str, held: Any, how: str, options: dict[str, Any]) -> bool:
+        """Whether making the class anew makes this member as well. One that is not certain to be made is written, or the class is not kept."""
         if name in _MADE_ANEW:  # newer versions of Python keep annotations as a function of the code's
             return True
         kind = type(held)
-        if kind is staticmethod or kind is classmethod:
-            inside = held.__func__
-            return type(inside) is types.FunctionType and not self._is_own(inside)
-        if kind is types.FunctionType:
-            return not (self._is_own(held) or id(held) in self._known.names or held.__code__ in HELPERS)
         if kind is types.MemberDescriptorType or kind is types.GetSetDescriptorType:
+            return held.__objclass__ is cls
+        inside = held.__func__ if kind is staticmethod or kind is classmethod else held
+        is_function = type(inside) is types.FunctionType
+        if is_function and self._is_own(inside):
+            return False
+        module = inside.__globals__ if is_function else None
+        params = namespace_of(cls).get("__dataclass_params__")
+        if name == "__hash__" and held is None:
+            return params is not None and params.eq and not params.frozen
+        if (
+            name in _PROTOCOL
+            and typing.Protocol in mro_of(cls)
+            and (inside is object.__init__ or module is vars(typing))
+        ):
             return True
+        if params is not None and name in _DATACLASS and is_function:
+            return module is vars(dataclasses) or inside.__code__.co_filename == "<string>"
         if how == "enum":
-            return name in options["members"] or name.startswith("_") or kind.__module__ == "enum"
-        if how == "namedtuple":
-            return name in _NAMEDTUPLE or kind.__name__ == "_tuplegetter"
-        return name in ("__hash__", "__match_args__") and (held is None or held == ())
+            is_for_enum = name[:1] == name[-1:] == "_" and (name[:2] != "__" or name in _ENUM)
+            return name in options["members"] or module is vars(enum) or (is_for_enum and not is_function)
+        return how == "namedtuple" and (name in _NAMEDTUPLE or kind.__name__ == "_tuplegetter")
+
+    def _check_member(self, name: str, held: Any) -> None:
+        """Raise Unkept, with the member's name, for a function of a library that cannot be kept: a class never loses a member alone."""
+        inside = held.__func__ if type(held) in (staticmethod, classmethod) else held
+        if type(inside) is types.FunctionType and not self._is_own(inside) and id(inside) not in self._known.names:
+            try:
+                self._function(inside)
+            except Unkept as error:
+                raise Unkept(f"its member {name!r} is {error}") from None
 
     def _is_own(self, function: Any) -> bool:
         return function.__globals__ is self._space
@@ -412,6 +458,8 @@ class Writer(pickle.Pickler):
                 attributes[name] = slot.__get__(obj, cls)
         if layout.has_dict:
             attributes |= _look_up(obj, "__dict__")
+            if layout.is_of_library:
+                check_names(attributes)
         if layout.is_plain:
             return self._filled(obj, cls, BUILDERS["instance"], (cls,), attributes)
         if issubclass(cls, BaseException):
@@ -420,8 +468,7 @@ class Writer(pickle.Pickler):
             return self._later(obj, BUILDERS["error"], (cls, arguments), BUILDERS["fill_error"], (attributes, more))
         for base in FIXED:
             if issubclass(cls, base):
-                plain = base(base.__iter__(obj)) if base in (tuple, frozenset) else base.__getnewargs__(obj)[0]  # type: ignore[attr-defined]
-                return self._filled(obj, cls, BUILDERS["fixed"], (cls, plain), attributes)
+                return self._filled(obj, cls, BUILDERS["fixed"], (cls, _payload(obj, base)), attributes)
         for base in LAYOUTS:
             if issubclass(cls, base):
                 parts = base.__reduce__(obj)[1] if base is datetime.tzinfo else _time_parts(obj, base)
@@ -453,7 +500,8 @@ class Writer(pickle.Pickler):
         )
         needs_hash = hashed is not None and hashed is not object.__hash__
         is_plain = type_of_layout(cls) is object and not issubclass(cls, BaseException)
-        made = self._layouts[cls] = _Layout([*slots.items()], has_dict, is_plain, needs_hash, runs_code)
+        is_of_library = not all(each is object or self._is_user_class(each) for each in mro_of(cls))
+        made = self._layouts[cls] = _Layout([*slots.items()], has_dict, is_plain, needs_hash, runs_code, is_of_library)
         return made
 
     def _filled(self, obj: Any, cls: type, make: Any, arguments: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -471,6 +519,11 @@ class Writer(pickle.Pickler):
         return make, arguments
 
     # Small ones ----------------------------------------------------------------------------------------------------------------
+
+    def _context(self, context: Any) -> Any:
+        if inspect.getgeneratorstate(context.gen) != inspect.GEN_CREATED:
+            raise Unkept("a context that has been entered")
+        return BUILDERS["context"], (context.func, context.args, context.kwds)
 
     def _bound(self, method: Any) -> Any:
         owner, name = method.__self__, method.__name__
@@ -506,6 +559,8 @@ class Writer(pickle.Pickler):
     def _distribution(self, frozen: Any) -> Any:
         """Compiled code and functions made of text are in it, so its parameters are written."""
         dist = frozen.dist
+        if type(dist).__name__ in drawings.TABULATED and not self._is_user_class(type(dist)):
+            return BUILDERS["frozen"], (dist, frozen.args, frozen.kwds)
         stats: Any = self._known.language._modules.facades.get("scipy.stats")
         known = getattr(stats, str(dist.name), None)
         if known is None or type(known) is not type(dist) or known._updated_ctor_param() != dist._updated_ctor_param():
@@ -514,11 +569,21 @@ class Writer(pickle.Pickler):
         return BUILDERS["distribution"], (dist.name, frozen.args, frozen.kwds)
 
     def _unbound(self, method: Any) -> Any:
-        return BUILDERS["bound"], (method.__objclass__, method.__name__)
+        owner, name = method.__objclass__, method.__name__
+        if type(method) is not types.MethodDescriptorType and not self._is_had(owner, name, method):
+            raise Unkept(f"the attribute {name!r} of {_name_of(owner)}")
+        return BUILDERS["bound"], (owner, name)
+
+    def _is_had(self, owner: Any, name: str, found: object) -> bool:
+        """Whether the language gives code this object as an attribute of that one."""
+        try:
+            return self._known.guards.getattr(owner, name) is found
+        except (AttributeError, NotAllowed):
+            return False
 
 
 _HAS_DOC: Final = 0x4000000
-_DISTRIBUTIONS: Final = ("rv_continuous_frozen", "rv_discrete_frozen")
+_FROZEN: Final = ("rv_continuous_frozen", "rv_discrete_frozen")
 _DIALECT: Final = (
     "delimiter",
     "quotechar",
@@ -568,9 +633,51 @@ def _dataclass_of(space: dict[str, Any], annotations: dict[str, Any], fields: di
     own = {
         name: (f.default, f.default_factory, f.init, f.repr, f.hash, f.compare, f.kw_only, dict(f.metadata))
         for name, f in fields.items()
-        if f._field_type is not dataclasses._FIELD_CLASSVAR and name in annotations  # type: ignore[attr-defined]
+        if not _is_of_class(f) and name in annotations
     }
     return flags, own, annotations
+
+
+def _variable(variable: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parameters of a random variable of scipy, and how it is computed where that is not the default."""
+    how = {name: getattr(variable, name) for name in ("validation_policy", "cache_policy")}
+    null = importlib.import_module("scipy.stats._distribution_infrastructure")._null
+    if variable.tol is not null and variable.tol is not None:
+        how["tol"] = variable.tol
+    return variable._original_parameters, {name: given for name, given in how.items() if given is not None}
+
+
+def _check_payloads(cls: Any) -> None:
+    """Raise Unkept unless each member of an enumeration of texts or numbers is what its data type makes of its value.
+
+    An enumeration's own `__new__`, which is not called again, may have made it of something else.
+    """
+    base = next((each for each in FIXED if issubclass(cls, each)), None)
+    if base is None:
+        return
+    for name, member in cls.__members__.items():
+        value = _look_up(member, "_value_")
+        try:
+            made = base(*value) if type(value) is tuple and base is not tuple else base(value)
+        except Exception:  # noqa: BLE001  the data type may refuse such a value in any way
+            made = None
+        if made is None or made != _payload(member, base):
+            raise Unkept(f"an enumeration whose member {name!r} is another {base.__name__} than its value")
+
+
+def _payload(obj: Any, base: Any) -> Any:
+    """Return what an instance of a class that is made from a plain type is as that type."""
+    return base(base.__iter__(obj)) if base in (tuple, frozenset) else base.__getnewargs__(obj)[0]
+
+
+def _is_undefined_function(kind: type) -> bool:
+    """Whether a class's class is that of `sympy.Function("f")`."""
+    return kind.__module__ == "sympy.core.function" and kind.__name__ == "UndefinedFunction"
+
+
+def _is_of_class(field: Any) -> bool:
+    """Whether a field of a dataclass is an attribute of the class only."""
+    return field._field_type is dataclasses._FIELD_CLASSVAR  # type: ignore[attr-defined]
 
 
 def _metaclass(cls: type) -> str:
@@ -579,8 +686,8 @@ def _metaclass(cls: type) -> str:
         return ""
     if issubclass(kind, enum.EnumMeta):
         return "enum"
-    for name in ("ABCMeta", "_ProtocolMeta", "_TypedDictMeta"):
-        if kind.__name__ == name and kind.__module__ in ("abc", "typing"):
+    for name in ("ABCMeta", "_ProtocolMeta", "_TypedDictMeta", "HolidayCalendarMetaClass"):
+        if kind.__name__ == name and kind.__module__ in ("abc", "typing", "pandas.tseries.holiday"):
             return name
     raise Unkept(f"a class with the metaclass {_name_of(kind)!r}")
 
@@ -620,6 +727,9 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     types.MethodType: Writer._method,
     types.BuiltinMethodType: Writer._bound,
     types.MethodDescriptorType: Writer._unbound,
+    types.WrapperDescriptorType: Writer._unbound,
+    types.GetSetDescriptorType: Writer._unbound,
+    types.MemberDescriptorType: Writer._unbound,
     types.CellType: lambda _w, c: (BUILDERS["cell"], (), _contents(c) or None, None, None, BUILDERS["fill_cell"]),
     types.MappingProxyType: lambda _w, m: (BUILDERS["proxy"], (gc.get_referents(m)[0],)),
     types.SimpleNamespace: lambda w, s: w._later(s, BUILDERS["namespace"], (), BUILDERS["fill_namespace"], s.__dict__),
@@ -629,6 +739,7 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     functools.cached_property: lambda _w, p: (BUILDERS["cached"], (p.func, p.attrname)),
     functools.partialmethod: lambda _w, p: (BUILDERS["partial_method"], (p.func, p.args, p.keywords)),
     itertools.count: Writer._count,
+    contextlib._GeneratorContextManager: Writer._context,
     logs.Logger: lambda _w, logger: (BUILDERS["logger"], (logger.name,)),
     type(csv.writer(io.StringIO())): Writer._csv_writer,
     styles.Styler: Writer._styler,
