@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
+import importlib.util
 import shutil
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -136,6 +137,29 @@ LIBRARIES = (
 )
 """What takes longest to compile of what tests import, in three parts that take about as long."""
 
+COMPILE_LIBRARIES = """
+from byref_sandbox.code.libraries import LIBRARIES
+from byref_sandbox.language.policy import Language
+language = Language(())
+for library in LIBRARIES:
+    language.learn(library)
+"""
+"""Loads those of `byref[science]` as sandboxes do."""
+
+
+def compile_libraries(config: pytest.Config) -> None:
+    """In a new checkout compile what sandboxes load of `byref[science]`, beside what the worker does meanwhile.
+
+    No process of a sandbox may write what it has compiled: each sandbox whose code names a library would compile it again, which
+    takes up to eight seconds.
+    """
+    found = importlib.util.find_spec("sympy")
+    if found is not None and found.cached and not Path(found.cached).exists():
+        compiling = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", COMPILE_LIBRARIES], stderr=subprocess.DEVNULL
+        )
+        config.add_cleanup(compiling.wait)
+
 
 def compile_in_turns(config: pytest.Config, worker: int, workers: int) -> None:
     """In a new checkout let each worker compile a part of what all of them import, and find the others' parts compiled."""
@@ -158,7 +182,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Fewer examples in a quick run: those that say how many they take for themselves take a part of the profile's."""
     worker = getattr(config, "workerinput", None)
     if worker is not None and not sys.dont_write_bytecode:
-        compile_in_turns(config, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+        number, workers = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+        if number == workers - 1:
+            compile_libraries(config)
+        compile_in_turns(config, number, workers)
     settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "whole")
     config.option.loadscopereorder = False  # pytest-xdist would begin with the files of most tests
     gc.disable()  # until all is collected

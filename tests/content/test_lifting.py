@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from material import records
 from sqlalchemy import func, select
@@ -211,7 +211,6 @@ def pairs_at_top(text: str) -> list[tuple[str, Any]]:
     return top
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(_names, _values), max_size=6).map(tuple), st.randoms(use_true_random=False))
 def test_exactly_the_strings_of_the_name_are_taken_out(value: Any, chance: random.Random) -> None:
     text = written(value, chance)

@@ -116,7 +116,7 @@ def alike_but_for_some(draw: st.DrawFn) -> list[Any]:
     return records
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=settings.default.max_examples * 3 // 5)
 @given(alike_but_for_some())
 def test_what_is_said_is_the_same(records: list[Any]) -> None:
     assert_same(records)

@@ -159,7 +159,7 @@ RESULTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings.default.max_examples * 3 // 2)
 @given(RESULTS, st.sampled_from([LEGACY, MODERN]))
 def test_whatever_comes_what_goes_out_is_of_the_protocol(raw: dict[str, Any], version: str) -> None:
     found = {"resultType": "complete", **readable("tools/call", raw, version)}

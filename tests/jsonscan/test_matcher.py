@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from json_values import HOSTILE_TEXT
 
@@ -91,7 +91,6 @@ def mutated(draw: st.DrawFn, one: Any) -> Any:
     return one
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.data(), st.booleans())
 def test_what_is_accepted_teaches_nothing(data: st.DataObject, in_ascii: bool) -> None:
     seen = data.draw(st.lists(ELEMENTS, min_size=1, max_size=3)) * 2

@@ -406,7 +406,6 @@ def check_all(text: bytes, places: list[float]) -> None:
 PLACES = st.lists(st.floats(0, 1, exclude_max=True), max_size=3)
 
 
-@settings(deadline=None, max_examples=70)
 @given(texts(), PLACES)
 def test_whatever_is_described_is_described_exactly(text: bytes, places: list[float]) -> None:
     check_all(text, places)

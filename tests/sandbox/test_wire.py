@@ -25,7 +25,7 @@ LIMITS = Limits(wall_seconds=1, cpu_seconds=1, stdout_bytes=100, result_bytes=10
 MOST_BYTES = 24 << 20
 MOST_SECONDS = 2.0
 QUICK = settings(
-    max_examples=100,
+    max_examples=settings.default.max_examples,
     deadline=None,
     database=None,
     derandomize=True,
@@ -271,7 +271,7 @@ def test_any_request_ends_and_the_next_is_served(breakable: Sandbox, session: st
     assert breakable.run("1 + 1", session=session, limits=LIMITS).value == 2
     root = breakable._root.pid
 
-    @settings(QUICK, max_examples=40)
+    @settings(QUICK, max_examples=settings.default.max_examples * 4 // 5)
     @given(
         st.binary(max_size=100)
         | anything.map(msgspec.msgpack.encode)
