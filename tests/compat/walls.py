@@ -69,6 +69,7 @@ class _Server:
 
     def __init__(self, arguments: list[str]) -> None:
         environment = {**os.environ, **dict.fromkeys(_QUIET, "1"), "MPLBACKEND": "Agg", "TZ": "UTC"}
+        environment["OPENPYXL_LXML"] = "False"  # lxml would write to the real disk
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).resolve()), *arguments],
             stdin=subprocess.PIPE,

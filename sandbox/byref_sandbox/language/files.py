@@ -36,10 +36,15 @@ Pack = Callable[[bytes], bytes]
 
 
 class NoSuchFile(NotAllowed, FileNotFoundError):
-    """The refusal of a file that is not there. Code may catch it as the error that Python raises."""
+    """The refusal of a file that is not there. Code that catches it finds the error that Python raises."""
+
+    def __init__(self, refusal: NotAllowed, path: object) -> None:
+        OSError.__init__(self, *missing_error(path).args, text_of(path))
+        self.message, self.hint, self.about_files = refusal.message, refusal.hint, refusal.about_files
 
 
-NoSuchFile.__name__ = NotAllowed.__name__
+NoSuchFile.__name__ = NoSuchFile.__qualname__ = FileNotFoundError.__name__
+NoSuchFile.__module__ = FileNotFoundError.__module__
 
 
 def is_path(value: object) -> bool:
@@ -147,18 +152,17 @@ class Files:
         """Return the names of all files."""
         return sorted(self._now)
 
-    def read(self, path: object, what: str = "open()") -> bytes:
-        """Return the content of a file; raise NotAllowed."""
+    def read(self, path: object, what: str = "open()", hint: str = "") -> bytes:
+        """Return the content of a file; raise NotAllowed. The hint is for runs that have no files."""
         name = name_of(path)
         for file in self._open:
             if file.key == name:
                 file.flush()
         if name not in self._now:
             if not self._now:
-                raise _as_missing(no_files(what))
-            raise _as_missing(
-                NotAllowed(f"there is no file {name!r}; there are: {', '.join(self.names()[:20])}", about_files=True)
-            )
+                raise NoSuchFile(no_files(what, hint), path)
+            there = f"there is no file {name!r}; there are: {', '.join(self.names()[:20])}"
+            raise NoSuchFile(NotAllowed(there, about_files=True), path)
         return self._now[name]
 
     def write(self, path: object, data: bytes) -> None:
@@ -340,10 +344,6 @@ class Files:
     def forget(self, handle: Handle) -> None:
         """Undo `remember`."""
         self._open = [each for each in self._open if each is not handle]
-
-
-def _as_missing(refusal: NotAllowed) -> NoSuchFile:
-    return NoSuchFile(refusal.message, refusal.hint, about_files=refusal.about_files)
 
 
 _BUFFER: Any = object

@@ -94,11 +94,10 @@ def reader(files: Files, function: Callable[..., Any], name: str) -> Callable[..
         if type(source) in BUFFERS or (name.startswith("np.") and type(source) is list):
             return function(source, *arguments, **options)
         what = f"{name}() of a path or address"
-        if not is_path(source) or not _may_be_name(source) or not files.has(source):
-            if is_path(source) and "://" not in str(source) and files.names() and _may_be_name(source):
-                files.read(source, what)  # raises an error that lists the files
-            raise no_files(what, f"text can be read with {name}(io.StringIO(text))")
-        file = io.BytesIO(files.read(source, what))
+        hint = f"text can be read with {name}(io.StringIO(text))"
+        if not is_path(source) or "://" in str(source) or not _may_be_name(source):
+            raise no_files(what, hint)
+        file = io.BytesIO(files.read(source, what, hint))
         if name.partition(".")[2] in _PACKED:
             options["compression"] = compression_of(source, options.get("compression", "infer"))
         return function(file, *arguments, **options)

@@ -72,7 +72,10 @@ def explain(
         hint = _hint(error, frame, lasti, source, known, modules, builtin)
     except Exception:  # noqa: BLE001  # objects of the code may raise anything when looked at
         hint = None
-    return Failure(type(error).__name__[:200], message_of(error), line, hint and hint[:MAX_MESSAGE_CHARS])
+    kind = (
+        NotAllowed if isinstance(error, NotAllowed) else type(error)
+    )  # as text: a missing file is an error of Python's
+    return Failure(kind.__name__[:200], message_of(error), line, hint and hint[:MAX_MESSAGE_CHARS])
 
 
 def message_of(error: BaseException) -> str:
