@@ -109,6 +109,7 @@ class Disk:
                 self._files.remove(name)
         for name, file in there.items():
             self._files.write(name, file.byte_contents or b"")
+            self._files._changed[name] = file.st_mtime
         self._given = set(there)
         self._given_folders = {folder.path.lstrip("/") for folder in _folders_in(self._disk.root_dir)}
         for name in sorted(self._files.folders() - self._given_folders, reverse=True):

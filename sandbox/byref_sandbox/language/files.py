@@ -171,6 +171,11 @@ class Files:
         self._now[name] = bytes(data)
         self._changed[name] = time.time()
 
+    def update(self, name: str, data: bytes) -> None:
+        """Write what a handle holds; a file that has it already is as old as before."""
+        if self._now.get(name) != data:
+            self.write(name, data)
+
     def status(self, path: object) -> os.stat_result:
         """Return kind, size and time of a file or folder; one of an earlier run is as old as this run. Raises FileNotFoundError."""
         name = folder_of(path)
@@ -411,7 +416,7 @@ class _Handle(_BUFFER):  # type: ignore[misc]
 
     def flush(self) -> None:
         if self._writes and not self.closed and self.key is not None:
-            self._files.write(self.key, self._packed())
+            self._files.update(self.key, self._packed())
 
     def _packed(self) -> bytes:
         return self._content() if self._pack is None else self._pack(self._content())
