@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import zstandard
 from sqlalchemy import (
@@ -124,7 +124,10 @@ class Artifact:
         """As `value`, but a text that contains JSON is parsed, and one that contains tables is the records of these."""
         data = self.payload.read()
         if self.reading is not None:
-            return tabletext.read(self.reading, data)
+            try:
+                return tabletext.read(self.reading, data)
+            except tabletext.Damaged as error:
+                raise ArtifactMissing(f"artifact {self.id}: {error}") from None
         if self.is_binary:
             return data
         return jsontext.decode(data) if self.kind == "json" else decode_text(data)
@@ -442,6 +445,10 @@ def older(
     return _page(connection, source, session_row, _OLDER.limit(limit), before, 2**63 - 1)
 
 
+UNREADABLE: Final = "text (how its tables are read is damaged)"
+"""The shape of a text whose tables cannot be read any more; the text itself can."""
+
+
 def _page(
     connection: Connection, source: Source, session_row: int, query: Any, beyond: str | None, end: int
 ) -> list[Artifact] | None:
@@ -460,10 +467,21 @@ def _by_key(connection: Connection, source: Source, session_row: int, rows: Mapp
     return {key: artifacts[row] for key, row in rows.items() if row in artifacts}
 
 
+def _read_as(column: str) -> tuple[Any, str]:
+    """Return the shape of the tables in a text, and how they are read. Of a damaged column, that is nothing that can be read."""
+    try:
+        match json.loads(column):
+            case [str() | dict() as shape, str(reading)]:
+                return shape, reading
+    except (ValueError, RecursionError):
+        pass
+    return UNREADABLE, ""
+
+
 def _artifact(row: Any, source: Source) -> Artifact:
     shape, reading = json.loads(row.shape), None
     if row.reading is not None:
-        shape, reading = json.loads(row.reading)
+        shape, reading = _read_as(row.reading)
     used = source.follow(row.id, row.ttl_seconds, row.expires_at) if source.follow else None
     is_string = row.kind == "text" and shape != "text"
     return Artifact(

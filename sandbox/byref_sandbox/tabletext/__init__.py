@@ -11,8 +11,8 @@ reads text only, and holds no more of it in memory than the text itself and the 
 - `reading` is how the records are read again, by whoever has the text, and `arrow` reads most of them faster.
 """
 
-from byref_sandbox.tabletext.reading import read
+from byref_sandbox.tabletext.reading import Damaged, read
 from byref_sandbox.tabletext.recognising import FORMATS, recognise
 from byref_sandbox.tabletext.result import Dialect, NotATable, Part, Ragged, Recognised, Table
 
-__all__ = ["FORMATS", "Dialect", "NotATable", "Part", "Ragged", "Recognised", "Table", "read", "recognise"]
+__all__ = ["FORMATS", "Damaged", "Dialect", "NotATable", "Part", "Ragged", "Recognised", "Table", "read", "recognise"]

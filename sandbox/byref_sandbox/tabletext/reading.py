@@ -46,7 +46,14 @@ FALSE: Final = ("false", "False", "FALSE")
 _LARGE_BYTES: Final = 1 << 16
 """From here on Arrow reads a table, if it can."""
 
+_CELLS_PER_BYTE: Final = 4
+"""Most cells of a table for each byte of its text. A cell takes a byte or more, but ragged rows lack some."""
+
 Records = list[dict[str, Any]]
+
+
+class Damaged(ValueError):
+    """A stored reading is none, or is not that of this text."""
 
 
 class Column(msgspec.Struct, array_like=True, frozen=True):
@@ -111,17 +118,62 @@ def to_text(reading: Reading) -> str:
 
 
 def from_text(text: str) -> Reading:
-    """Return the reading that `to_text` wrote; raise ValueError for any other text."""
-    return msgspec.json.decode(text, type=Reading)
+    """Return the reading that `to_text` wrote; raise Damaged for any other text."""
+    try:
+        return msgspec.json.decode(text, type=Reading)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise Damaged(f"how its tables are read is damaged: {error}") from None
+
+
+def opened(text: str, data: bytes) -> tuple[Reading, bytes]:
+    """Return a stored reading, and the bytes that its places are in; raise Damaged if it cannot be that of this text."""
+    reading = from_text(text)
+    try:
+        source = decoded(reading, data)
+    except (LookupError, ValueError) as error:
+        raise Damaged(f"how its tables are read is damaged: {error}") from None
+    if not all(_may_fit(table, len(source)) for table in reading.tables) or (
+        len({table.name for table in reading.tables}) != len(reading.tables)
+        or sum(table.rows for table in reading.tables) > len(source)
+    ):
+        raise Damaged("how its tables are read does not fit the text")
+    return reading, source
+
+
+def _may_fit(table: Table, size: int) -> bool:
+    """Tell whether a text of so many bytes may have the table: its columns, its cells, and the places of its records."""
+    names = {column.name for column in table.columns}
+    if not names or len(names) != len(table.columns) or table.rows < 0:
+        return False
+    if table.rows * len(names) > _CELLS_PER_BYTE * (size + len(names)):
+        return False
+    places = (
+        [place for span in table.how.spans for place in (span.start, span.end)]
+        if isinstance(table.how, Delimited)
+        else []
+    )
+    return places == sorted(places) and all(0 <= place <= size for place in (*places[:1], *places[-1:]))
 
 
 def read(text: str, data: bytes) -> Records | dict[str, Records]:
-    """Return the records of a text by a stored reading: those of its only table, or those of each table by its name."""
-    reading = from_text(text)
+    """Return the records of a text by a stored reading: those of its only table, or those of each table by its name.
+
+    Raises Damaged if the reading is not that of the text.
+    """
+    reading, source = opened(text, data)
     if not reading.tables:
-        return cast(Records, jsontext.decode(ndjson.joined(data) or b"[]"))
-    source = decoded(reading, data)
-    found = {table.name: records(table, source) for table in reading.tables}
+        lines = ndjson.joined(data)
+        if lines is None:
+            raise Damaged("its lines are no JSON objects")
+        return cast(Records, jsontext.decode(lines))
+    found: dict[str, Records] = {}
+    for table in reading.tables:
+        try:
+            found[table.name] = records(table, source)
+        except Exception as error:  # noqa: BLE001  whatever a reading makes of a text that it is not of
+            raise Damaged(f"how its tables are read does not fit the text: {error}") from None
+        if len(found[table.name]) != table.rows:
+            raise Damaged(f"its table has {len(found[table.name]):,} rows instead of {table.rows:,}")
     return next(iter(found.values())) if reading.is_one else found
 
 

@@ -107,7 +107,10 @@ def reading_of(content_type: str) -> str | None:
 def decode(content_type: str, payload: bytes) -> object:
     """Return the value of a payload; raise Unusable."""
     if (reading := reading_of(content_type)) is not None:
-        return tabletext.read(reading, payload)
+        try:
+            return tabletext.read(reading, payload)
+        except tabletext.Damaged as error:
+            raise Unusable(f"not readable as a table: {error}") from None
     if content_type == EXACT:
         return Exact(payload)
     if content_type == JSON or content_type.endswith("+json"):
