@@ -88,13 +88,11 @@ def _header(head: Sequence[Line]) -> int | None:
             return at
         if len(words) < _LEAST_COLUMNS:
             continue
-        if (
-            any(kind_of(word) != "text" for word in words)
-            or _LIST.match(line.text)
-            or line.text.rstrip()[-1] in ".,;:?!"
-        ):
+        if line.text.rstrip()[-1] in ".,;:?!" or _LIST.match(line.text):
             continue
-        if _RULE.fullmatch(below) or "  " in line.text.strip() or all(map(_NAME.fullmatch, words)):
+        if not (_RULE.fullmatch(below) or "  " in line.text.strip() or all(map(_NAME.fullmatch, words))):
+            continue
+        if all(kind_of(word) == "text" for word in words):
             return at
     return None
 

@@ -393,16 +393,17 @@ class _Scan:
 
     def _check_exact(self) -> None:
         """Make columns text whose numbers have more digits than a 64-bit float keeps."""
-        for column, kinds in enumerate(self._kinds):
-            if "long" in kinds and "text" not in kinds:
-                values = list(_column(self.data, self._segments, self.dialect, column, self._width))
-                numbers = map(repr, map(float, filter(None, values)))
-                # Most of them are what Python itself writes; the others are looked at one by one.
-                if any(
-                    shown != value and kind_of(value) == "text"
-                    for shown, value in zip(numbers, filter(None, values), strict=True)
-                ):
-                    kinds.add("text")
+        columns = [at for at, kinds in enumerate(self._kinds) if "long" in kinds and "text" not in kinds]
+        if not columns:
+            return
+        found = _columns(self.data, self._segments, self.dialect, columns, self._width)
+        for column, values in zip(columns, found, strict=True):
+            # Most of them are what is written of the number that is read of them; the others are looked at one by one.
+            if any(
+                shown != value and kind_of(value) == "text"
+                for shown, value in zip(_written(values), values, strict=True)
+            ):
+                self._kinds[column].add("text")
 
     # What it is made of
 
@@ -487,19 +488,37 @@ def _lengths_differ(rows: list[list[str]], width: int) -> bool:
     )
 
 
-def _column(data: bytes, segments: Sequence[_Segment], dialect: Dialect, column: int, width: int) -> Iterator[str]:
-    """The cells of one column, without the blanks around them."""
+def _columns(
+    data: bytes, segments: Sequence[_Segment], dialect: Dialect, columns: Sequence[int], width: int
+) -> list[list[str]]:
+    """The cells of some columns that are not empty."""
+    found: list[list[str]] = [[] for _ in columns]
     for segment in segments:
         if segment.cells is None and (
             not dialect.quote or data.find(dialect.quote.encode(), segment.start, segment.end) < 0
         ):
             text = data[segment.start : segment.end].decode("utf-8", "surrogatepass").removesuffix(dialect.newline)
-            yield from map(
-                str.strip, text.replace(dialect.newline, dialect.delimiter).split(dialect.delimiter)[column::width]
-            )
+            cells = text.replace(dialect.newline, dialect.delimiter).split(dialect.delimiter)
+            for column, values in zip(columns, found, strict=True):
+                values += filter(None, cells[column::width])
         else:
             rows = Delimited(dialect, tuple(_spans([segment]))).rows(data, [""] * width)
-            yield from (row[column].strip() for row in rows if len(row) == width)
+            for row in rows:
+                if len(row) == width:
+                    for column, values in zip(columns, found, strict=True):
+                        if row[column]:
+                            values.append(row[column])
+    return found
+
+
+def _written(values: Sequence[str]) -> Sequence[str]:
+    """Write the 64-bit floats that are read of numbers, as shortly as gives them again; JSON's reader and writer are fast at that."""
+    try:
+        written = msgspec.json.encode(msgspec.json.decode(f"[{','.join(values)}]", type=list[float]))[1:-1].decode()
+        shown = written.split(",") if written else []
+    except (msgspec.DecodeError, UnicodeEncodeError):  # `.5`, a blank cell
+        shown = []
+    return shown if len(shown) == len(values) else [repr(float(value)) if value.strip() else value for value in values]
 
 
 class Span(msgspec.Struct, array_like=True, frozen=True):

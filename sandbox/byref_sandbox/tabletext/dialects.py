@@ -46,6 +46,10 @@ _WORD: Final = re.compile(
 )
 
 
+_BLANKS: Final = 6
+"""Blanks in the longest cell that is known: a number with groups of digits."""
+
+
 class Found(NamedTuple):
     """A dialect, and what of the sample's rows speaks for it."""
 
@@ -120,10 +124,8 @@ def detect(data: bytes, *, force: bool = False) -> Found | None:
         if delimiter == ", " and "," not in delimiters:
             continue
         for dialect in _dialects(data, delimiter, newline):
-            found = _judged(data, dialect)
-            if found is None or not (force or _is_plausible(found)):
-                continue  # however well it does otherwise: another may do
-            if best is None or found.score > best.score * 1.0001:
+            found = _judged(data, dialect, force=force)
+            if found is not None and (best is None or found.score > best.score * 1.0001):
                 best = found
     if best is None:
         return None
@@ -132,7 +134,12 @@ def detect(data: bytes, *, force: bool = False) -> Found | None:
 
 def _with_bare_quotes(data: bytes, found: Found) -> Dialect:
     """The dialect, without an escape where quotes inside of quoted cells are written just so."""
-    if found.dialect.escape != "doubled" or found.dialect.quote is None:
+    quote = found.dialect.quote
+    if (
+        found.dialect.escape != "doubled"
+        or quote is None
+        or quote.encode() not in beginning(data, found.dialect.newline)
+    ):
         return found.dialect
     bare = replace(found.dialect, escape="none")
     rows = len(sample(data, found.dialect))
@@ -150,8 +157,7 @@ def _unlike(data: bytes, dialect: Dialect, width: int) -> int:
 
 def _dialects(data: bytes, delimiter: str, newline: Literal["\n", "\r\n", "\r"]) -> Iterator[Dialect]:
     head = data[:SAMPLE_BYTES]
-    mark = re.escape(delimiter.encode())
-    counts = {quote: _quotings(head, mark, quote) for quote in ('"', "'")}
+    counts = {quote: _quotings(head, delimiter.encode(), quote) for quote in ('"', "'")}
     quotes = [quote for quote, count in counts.items() if count]
     if "'" in quotes and counts["'"] * 2 < counts['"']:
         quotes.remove("'")
@@ -165,14 +171,23 @@ def _dialects(data: bytes, delimiter: str, newline: Literal["\n", "\r\n", "\r"])
 
 def _quotings(head: bytes, mark: bytes, quote: str) -> int:
     """How many cells begin or end with the quote."""
-    opened = re.findall(rb"(?:^|%s|[\r\n])%s" % (mark, quote.encode()), head)
-    closed = re.findall(rb"%s(?:%s|[\r\n]|\Z)" % (quote.encode(), mark), head)
-    return min(len(opened), len(closed))
+    sign = quote.encode()
+    if sign not in head:
+        return 0
+    opened = sum(head.count(before + sign) for before in (mark, b"\r", b"\n")) + head.startswith(sign)
+    closed = sum(head.count(sign + after) for after in (mark, b"\r", b"\n")) + head.endswith(sign)
+    return min(opened, closed)
 
 
 def sample(data: bytes, dialect: Dialect) -> list[list[str]]:
     """The first rows, but for one that the sample cuts."""
-    return [line.cells for line in _lines(data, dialect, None) if line.cells != [""]]
+    head = beginning(data, dialect.newline)
+    if dialect.quote is not None and dialect.quote.encode() in head:
+        return [line.cells for line in _lines(data, dialect, None) if line.cells != [""]]
+    texts = head.decode("utf-8", "replace").split(dialect.newline, SAMPLE_ROWS)
+    if len(texts) > SAMPLE_ROWS or (len(head) < len(data) and len(texts) > 1):
+        texts.pop()
+    return [text.split(dialect.delimiter) for text in texts if text]
 
 
 def _lines(data: bytes, dialect: Dialect, width: int | None) -> Iterator[Line]:
@@ -200,13 +215,14 @@ def beginning(data: bytes, newline: str) -> bytes:
     return data[: max(SAMPLE_BYTES, min(4 * first, 4 * LONGEST_LINE))]
 
 
-def _judged(data: bytes, dialect: Dialect) -> Found | None:
+def _judged(data: bytes, dialect: Dialect, *, force: bool) -> Found | None:
+    """What speaks for a dialect; None if it is out of the question, whatever the cells are."""
     rows = sample(data, dialect)
     if not rows:
         return None
     widths = Counter(map(len, rows))
     width, often = max(widths.items(), key=lambda item: (item[1] * (item[0] > 1), item[0]))
-    if width == 1:
+    if width == 1 or not (force or _is_plausible(dialect.delimiter, width, often / len(rows))):
         return None
     # Every width counts by how often it comes; many different ones count little.
     pattern = sum(count * (cells - 1) / cells for cells, count in widths.items()) / len(widths) ** 0.5 / len(rows)
@@ -222,14 +238,13 @@ def _loose(cells: list[str], quote: str) -> float:
 
 
 def _is_known(cell: str) -> bool:
-    if len(cell) > 80:
+    if len(cell) > 80 or cell.count(" ") > _BLANKS:
         return False
-    return kind_of(cell) != "text" or _WORD.fullmatch(cell.strip()) is not None
+    return not cell or _WORD.fullmatch(cell.strip()) is not None or kind_of(cell) != "text"
 
 
-def _is_plausible(found: Found) -> bool:
-    """Whether a text that nobody said is a table is one by this dialect."""
-    delimiter, width, share = found.dialect.delimiter, found.width, found.share
+def _is_plausible(delimiter: str, width: int, share: float) -> bool:
+    """Whether a text that nobody said is a table may be one with this delimiter, if such a share of rows has so many cells."""
     if delimiter == " ":
         return share == 1 and width > 2
     if delimiter == ":":
