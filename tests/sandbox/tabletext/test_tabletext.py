@@ -157,6 +157,8 @@ def test_quotes_that_nothing_escapes_and_backslashes() -> None:
         (["1", "1.0"], ("number", "", False)),
         (["1", "-2.5e3"], ("number", "", False)),
         ([".5", "-.25", "1"], ("number", "", False)),
+        ([".12329346", "-.5049508e-3", "0"], ("number", "", False)),
+        ([".1234567890123456789"], ("text", "", False)),
         (["3504."], ("text", "", False)),
         (["0.30000000000000004"], ("number", "", False)),
         (["0.3000000000000000412345"], ("text", "", False)),
