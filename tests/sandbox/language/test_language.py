@@ -391,7 +391,6 @@ def test_help_is_printed(language: Language, code: str, words: str) -> None:
     assert len(printed(language, code)) <= 4_002
 
 
-@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 def test_tables_in_xml_need_no_other_parser(language: Language) -> None:
     code = """text = "<data><row><a>1</a><b>x</b></row><row><a>2</a></row></data>"
 open("rows.xml", "w").write(text)
@@ -400,6 +399,7 @@ tables = [pd.read_xml(io.StringIO(text)), pd.read_xml("rows.xml", xpath="//row")
     assert run(language, f"import io\n{code}").value == [[1, "x"]] * 3
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 def test_a_matrix_is_made_of_variables_where_they_are(language: Language) -> None:
     code = "A, B = np.eye(1), np.zeros((1, 1))\ndef inside():\n    C = A + 1\n    return np.bmat('A C; C B')\n"
     assert run(language, code + "np.bmat('A B').tolist(), inside().tolist()").value == ([[1, 0]], [[1, 2], [2, 0]])
