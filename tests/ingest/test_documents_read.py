@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sqlite3
 from typing import Any
@@ -37,9 +38,9 @@ def excel() -> bytes:
 
 
 def database() -> bytes:
-    connection = sqlite3.connect(":memory:")
-    FRAME.to_sql("sales", connection, index=False)
-    return connection.serialize()
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        FRAME.to_sql("sales", connection, index=False)
+        return connection.serialize()
 
 
 def page() -> str:

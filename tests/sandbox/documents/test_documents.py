@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import gzip
 import io
@@ -301,9 +302,9 @@ def test_columns_keep_their_types(reader: Sandbox, write: Callable[[pyarrow.Tabl
 
 
 def database(script: str) -> bytes:
-    connection = sqlite3.connect(":memory:")
-    connection.executescript(script)
-    return connection.serialize()
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(script)
+        return connection.serialize()
 
 
 def test_rows_of_a_database_and_nothing_that_runs(reader: Sandbox) -> None:
