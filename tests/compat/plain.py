@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import inspect
 import io
+import itertools
 import json
 import os
 import re
@@ -22,7 +23,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-_ADDRESS = re.compile(r"0x[0-9a-f]+")
+_ADDRESS = re.compile(r"0x[0-9a-f]+|^Time: +..:..:..", re.MULTILINE)
+"""Addresses in memory, and the time of day in a summary of statsmodels."""
+DRAWN, DEPTH = 20, 2
+"""How many parts of a value are looked at for those of figures, and how deep."""
 SECONDS = 5
 """How long a cell may take."""
 _PRELOADED = (
@@ -42,6 +46,20 @@ def value_of(made: object) -> str:
 
     presented = showing.present(made)
     return shown(presented.kind, presented.data.decode(), presented.text)
+
+
+def is_drawing(made: object, depth: int = 0) -> bool:
+    """Whether a value is a part of a figure, or a list, array or dict with one: both sides have the figure in its place."""
+    from matplotlib.artist import Artist
+    from matplotlib.container import Container
+
+    if isinstance(made, Artist | Container):
+        return True
+    parts = made.values() if type(made) is dict else made if type(made) in (list, tuple) else getattr(made, "flat", ())
+    is_looked_into = depth < DEPTH and (
+        type(made) in (list, tuple, dict) or str(getattr(made, "dtype", "")) == "object"
+    )
+    return is_looked_into and any(is_drawing(each, depth + 1) for each in itertools.islice(parts, DRAWN))
 
 
 def shown(kind: str, data: str, text: str | None) -> str:
@@ -103,7 +121,8 @@ def cells_of(notebook: dict[str, Any], *, ipython: bool = False) -> list[list[An
     figures = [0]
 
     def show(*_: object, **__: object) -> None:
-        figures[0] += len(plt.get_fignums())
+        """Count the open figures as Jupyter shows them: not those without axes."""
+        figures[0] += sum(bool(figure.axes or figure.lines) for figure in map(plt.figure, plt.get_fignums()))
         plt.close("all")
 
     plt.show = show  # type: ignore[assignment]
@@ -122,8 +141,7 @@ def cells_of(notebook: dict[str, Any], *, ipython: bool = False) -> list[list[An
             with contextlib.redirect_stdout(output):
                 made = shell.run(code)
             signal.alarm(0)
-            shows = getattr(type(made), "__module__", "").startswith("matplotlib.") and hasattr(made, "get_figure")
-            value = value_of(None if shows or QUIET.search(code) else made)
+            value = value_of(None if is_drawing(made) or QUIET.search(code) else made)
         except BaseException as raised:
             signal.alarm(0)
             error = type(raised).__name__

@@ -35,13 +35,15 @@ MARK = "# %%"
 RESTARTS = 10
 FILE_PART = 40_000
 """Bytes of a file that one call writes: four characters each, and code may have 200,000."""
+GROUPS = {"own": "the repository's", "handbook": "the Handbook", "pydata": "Python for Data Analysis"}
 BOOKS = ("handbook", "pydata")
 SEEDED = "import random\nrandom.seed(0)\nnp.random.seed(0)"
 """The first cell of a book's notebooks, whose random numbers would vary otherwise."""
 _OLD_STYLE = re.compile(r"""(["'])seaborn-(?!v0_8)""")
 """What matplotlib's styles of seaborn were called when the books were written."""
-_OF_THE_MACHINE = re.compile(r"np\.empty\(|get_supported_filetypes")
-"""Memory that nobody has written to, and the formats of pictures, which are PNG here."""
+_OF_THE_MACHINE = re.compile(r"np\.empty\(|get_supported_filetypes|memory_usage\(deep=True")
+"""Memory that nobody has written to, how much of it texts take (pyarrow leaves out what says that none is missing when it pickles
+them), and the formats of pictures, which are PNG here."""
 REFUSALS = ("NotAllowed", "ModuleNotFoundError", "ImportError", "SyntaxError")
 """Kinds of errors by which the language refuses what Python does."""
 PAGE = HERE.parents[1] / "docs" / "sandbox.md"
@@ -266,7 +268,11 @@ def main() -> None:
         for database, url in urls.items():
             for restarts in options.restarts:
                 runs = in_sessions(notebooks, url, restarts)
-                lines.append(report(f"{database}, {restarts or 'no'} restarts", notebooks, wanted, runs))
+                for group, name in GROUPS.items():
+                    of_group = [number for number, one in enumerate(notebooks) if one.group == group]
+                    given = ([each[number] for number in of_group] for each in (notebooks, wanted, runs))
+                    if of_group:
+                        lines.append(report(f"{name}, {database}, {restarts or 'no'} restarts", *given))
     if options.write:
         write(lines)
 
@@ -298,7 +304,7 @@ def report(
 
 
 def write(lines: Sequence[tuple[str, int, int, int, int]]) -> None:
-    """Write the counts into the page, between its marks; of what was not run those from before stay."""
+    """Write the counts into the page, between its marks; of books and databases that were not run those from before stay."""
     before, begin, rest = PAGE.read_text().partition(BEGIN)
     old, end, after = rest.partition(END)
     if not end:

@@ -140,8 +140,11 @@ def test_what_cannot_be_kept_is_not_what_it_was(stocked: Session) -> None:
     assert "name 'y' is not defined" in mistake(stocked, "y")
     assert "name 'f' is not defined" in mistake(stocked, "f()")
     assert ask(stocked, "len(users), z") == "[10000,3]"
-    assert "z (the run was stopped)" in mistake(stocked, "z = 5\nx = [0] * 10**12")
+    assert "z, new (the run was stopped)" in mistake(stocked, "z = 5\nnew = 6\nx = [0] * 10**12")
     assert ask(stocked, "z") == "3"
+    assert "'new' was not kept: the run was stopped" in mistake(stocked, "new")
+    assert ask(stocked, "new = 7") and ask(stocked, "del new, z") == NO_OUTPUT
+    assert "not kept" not in mistake(stocked, "new") + mistake(stocked, "z")
 
 
 def test_reset_takes_what_nothing_names(session: Session) -> None:

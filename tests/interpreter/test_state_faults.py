@@ -23,10 +23,26 @@ def ask(session: Session, code: str) -> str:
     return session.call("code_interpreter", {"code": code}).content
 
 
+MEMBERS = """from contextlib import contextmanager
+@contextmanager
+def noted(n):
+    yield D.seen.append(n)
+@dataclasses.dataclass(slots=True)
+class D:
+    n: int = 1
+    seen: typing.ClassVar[list] = []
+    made = 3
+class C:
+    @noted(8)
+    def m(self):
+        return D.seen"""
+"""Classes with members that libraries have made."""
+
+
 def test_engines_at_once_lose_nothing(shared_url: str, sandbox: Sandbox) -> None:
     """Each binds names of its own and changes one that all have; none of it is lost without a word."""
     with Engine(shared_url, interpreter=sandbox) as first, Engine(shared_url, interpreter=sandbox) as second:
-        first.session("shared").run("base = [0]\ndef of(n): return n")
+        first.session("shared").run(f"base = [0]\ndef of(n): return n\n{MEMBERS}")
 
         def work(number: int) -> list[str]:
             session = (first, second)[number % 2].session("shared")
@@ -37,8 +53,8 @@ def test_engines_at_once_lose_nothing(shared_url: str, sandbox: Sandbox) -> None
             replies = list(pool.map(work, range(3)))
         assert not any("Error" in reply for each in replies for reply in each), replies
         # What y1 shares with x1 is a copy where another run has ended meanwhile: each run's names are a snapshot over the others'.
-        check = "[[f0(), f1(), f2()], [y0['of'], y1['of'], y2['of']], [x0, x1, x2], base, of(4)]"
-        assert second.session("shared").run(check).value == [*[[[0], [1], [2]]] * 3, [0], 4]
+        check = "[[f0(), f1(), f2()], [y0['of'], y1['of'], y2['of']], [x0, x1, x2], base, of(4), C().m(), D.made]"
+        assert second.session("shared").run(check).value == [*[[[0], [1], [2]]] * 3, [0], 4, [8], 3]
     assert examine(shared_url, deep=True).problems == ()
 
 
@@ -55,10 +71,12 @@ def test_runs_at_once_beyond_the_bound_are_told(session: Session, monkeypatch: p
 
 
 FLIPPED = (
-    "x = [1]\ny = {'x': x}\ndef f(): return x\nbig = list(range(60_000))\nt = pd.DataFrame({'n': range(3_000)})\n7"
+    "x = [1]\ny = {'x': x}\ndef f(): return x\nbig = list(range(60_000))\nt = pd.DataFrame({'n': range(3_000)})\n"
+    + MEMBERS
+    + "\n7"
 )
-LOOK = "[f() is y['x'], x, sum(big), int(t.n.sum()), _]"
-SEEN = "[true,[1],1799970000,4498500,7]"
+LOOK = "[f() is y['x'], x, sum(big), int(t.n.sum()), C().m()[0], D.made, _]"
+SEEN = "[true,[1],1799970000,4498500,8,3,7]"
 
 
 def test_flipped_bits_are_told(session: Session, engine: Engine, sandbox: Sandbox) -> None:

@@ -376,7 +376,8 @@ def _note_lost(connection: Connection, scope: Scope, left: Left, step: int) -> N
     """Remember why names are not there, where the state is otherwise as it was."""
     before = names.kept(connection, scope.row).record
     entries = {name: one for name, one in before.entries.items() if name not in left.dropped}
-    record = Record(before.snapshots, entries, {**before.lost, **_reasons(left)})
+    stopped = {name: why for name, why in left.lost.items() if why == STOPPED and name not in entries}
+    record = Record(before.snapshots, entries, {**before.lost, **_reasons(left), **stopped})
     if record != before:
         names.write_record(connection, tenant=scope.tenant, session_row=scope.row, record=record, step=step)
 
