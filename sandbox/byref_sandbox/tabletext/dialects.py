@@ -89,11 +89,14 @@ def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
         lines.pop()
     if not lines:
         return []
+    first = (
+        data[:_FIRST_BYTES].lstrip().partition(newline.encode())[0].translate(None, b"\"'")
+    )  # R writes names in quotes
     least = len(lines) * _LEAST_SHARE
     chosen = []
     for delimiter in DELIMITERS:
         mark = delimiter.encode()
-        if mark not in head or (delimiter in WEAK and not force and not _may_be_names(lines[0], mark)):
+        if mark not in head or (delimiter in WEAK and not force and not _may_be_names(first, mark)):
             continue
         counts = Counter([line.count(mark) for line in lines])
         del counts[0]

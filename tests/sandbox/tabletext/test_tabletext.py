@@ -215,6 +215,13 @@ def test_words_in_cells_do_not_hide_what_divides_them() -> None:
     assert (table.names, table.rows) == (("id", "code", "note"), 50)
 
 
+def test_names_in_quotes_and_blanks_between_as_r_writes_them() -> None:
+    for quote in "\"'":
+        header = " ".join(f"{quote}{name}{quote}" for name in ("OBS", "GPA", "PSI"))
+        table = table_of(header + "\n" + "".join(f"{n} {n}.5 0\n" for n in range(20)))
+        assert (table.names, table.rows) == (("OBS", "GPA", "PSI"), 20)
+
+
 def test_a_quote_that_nothing_closes_hides_no_rows() -> None:
     table = table_of('"id,name,price,sold\n' + "".join(f"{n},name {n},1.5,2026-01-02\n" for n in range(500)))
     assert (len(table.names), table.rows) == (4, 500)
