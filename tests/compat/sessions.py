@@ -147,7 +147,7 @@ def in_sessions(notebooks: Sequence[Notebook], url: str, restarts: int, name: st
     """Run notebooks in sessions, with new processes so many times in between."""
     runs = [Run() for _ in notebooks]
     for part in range(restarts + 1):
-        with Engine(url, policy=Policy()) as engine:
+        with Engine(url, create=True, policy=Policy()) as engine:
             for notebook, run in zip(notebooks, runs, strict=True):
                 session = engine.session(f"{notebook.name}.{restarts}{name}")
                 if part == 0:
