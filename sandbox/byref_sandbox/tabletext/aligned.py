@@ -141,7 +141,7 @@ def _is_evident(names: list[str], body: list[Line], cutting: Cutting) -> bool:
 
 def _by_words(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | None:
     names = header.split()
-    if any(len(line.split()) != len(names) for line in body):
+    if any(len(line.split()) != len(names) or _has_gap(header, line) for line in body):
         return None
     return names, Cutting("words")
 
@@ -149,9 +149,22 @@ def _by_words(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | N
 def _by_first_words(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | None:
     names = header.split()
     count = len(names)
-    if any(len(line.split(None, count - 1)) != count for line in body):
+    if any(len(line.split(None, count - 1)) != count or _has_gap(header, line) for line in body):
         return None
     return names, Cutting("first words", (count,))
+
+
+def _has_gap(header: str, line: str) -> bool:
+    """Whether nothing stands below one of the names, though there is room: by its words, the line would be shifted."""
+    if not (header.isascii() and line.isascii()):
+        return False
+    begins = [name.start() for name in re.finditer(r"\S+", header)]
+    ended = 0
+    for begin, following, word in zip(begins, begins[1:], re.finditer(r"\S+", line), strict=False):
+        if word.start() >= following and ended <= begin:
+            return True
+        ended = word.end()
+    return False
 
 
 def _by_gutters(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | None:

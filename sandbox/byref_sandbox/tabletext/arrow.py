@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Any, Final
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from byref_sandbox.tabletext.delimited import Delimited
-from byref_sandbox.tabletext.reading import FALSE, ORDERS, TRUE, Table
+from byref_sandbox.tabletext.reading import DATES, FALSE, ORDERS, TRUE, Table
 
 _TYPES: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 _BLOCK_BYTES: Final = 1 << 24
@@ -26,6 +27,8 @@ def read(table: Table, source: bytes) -> Any:
         return None
     [span] = spans
     part = memoryview(source)[span.start : span.end]
+    if bytes(part[: len(codecs.BOM_UTF8)]) == codecs.BOM_UTF8:  # of the first cell, for us
+        return None
     if dialect.escape != "doubled" and dialect.quote and source.find(dialect.quote.encode(), span.start, span.end) >= 0:
         return None
     names = [column.name for column in table.columns]
@@ -57,10 +60,21 @@ def read(table: Table, source: bytes) -> Any:
     if len(found) != table.rows:
         return None
     for at, column in enumerate(table.columns):
-        if column.notation in ORDERS:
-            days = pc.strptime(found.column(at), ORDERS[column.notation], "s")
-            found = found.set_column(at, column.name, pc.strftime(days, "%Y-%m-%d"))
+        if column.type == "empty":  # there may be blanks
+            found = found.set_column(at, column.name, pa.nulls(len(found), pa.string()))
+        elif column.type in DATES:
+            found = found.set_column(at, column.name, _iso(found.column(at), ORDERS.get(column.notation)))
     return found
+
+
+def _iso(days: Any, order: str | None) -> Any:
+    """Dates in a notation as ISO 8601 writes them, digit by digit: a day that no month has stays what it is."""
+    days = pc.utf8_trim_whitespace(days)
+    if order is not None:
+        days = pc.replace_substring_regex(days, r"\b([0-9])\b", r"0\1")
+        iso = r"\3-\2-\1" if order.startswith("%d") else r"\3-\1-\2"
+        days = pc.replace_substring_regex(days, r"^([0-9]{2})[/.]([0-9]{2})[/.]([0-9]{4})$", iso)
+    return pc.if_else(pc.equal(days, ""), None, days)
 
 
 def _is_utf8(source: bytes) -> bool:

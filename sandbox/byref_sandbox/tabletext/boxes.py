@@ -213,7 +213,7 @@ def _is_rule(text: str) -> bool:
         bool(text.strip())
         and any(mark in text for mark in "-─━═=")
         and _RULE.fullmatch(text) is not None
-        and text.strip()[0] not in _BARS
+        and (text.strip()[0] not in _BARS or " " not in text.strip())  # cells have blanks around them
     )
 
 

@@ -393,7 +393,8 @@ class _Scan:
 
     def _check_exact(self) -> None:
         """Make columns text whose numbers have more digits than a 64-bit float keeps."""
-        columns = [at for at, kinds in enumerate(self._kinds) if "long" in kinds and "text" not in kinds]
+        is_number = [type_of(kinds).name == "number" for kinds in self._kinds]
+        columns = [at for at, kinds in enumerate(self._kinds) if "long" in kinds and is_number[at]]
         if not columns:
             return
         found = _columns(self.data, self._segments, self.dialect, columns, self._width)
@@ -546,7 +547,12 @@ class Delimited(msgspec.Struct, frozen=True, tag="delimited"):
                 text = source[span.start : span.end].decode("utf-8", "surrogatepass").removesuffix(dialect.newline)
                 for line in text.split(dialect.newline):
                     yield line.split(dialect.delimiter)
-            elif span.is_strict and is_plain and span.end - span.start < csv.field_size_limit():
+            elif (
+                span.is_strict
+                and is_plain
+                and span.end - span.start < csv.field_size_limit()
+                and not _has_other_ends(dialect, source, span)
+            ):
                 text = source[span.start : span.end].decode("utf-8", "surrogatepass")
                 yield from csv.reader(_lines(text), delimiter=dialect.delimiter, quotechar=dialect.quote)
             else:
@@ -555,6 +561,13 @@ class Delimited(msgspec.Struct, frozen=True, tag="delimited"):
                     row = reader.read(at, None if span.is_strict else width)
                     yield row.cells
                     at = row.end
+
+
+def _has_other_ends(dialect: Dialect, source: bytes, span: Span) -> bool:
+    """Whether there are line ends that are not the dialect's: at these, too, Python's module would end a row."""
+    newlines = source.count(b"\n", span.start, span.end)
+    ends = source.count(b"\r\n", span.start, span.end) if dialect.newline == "\r\n" else 0
+    return source.count(b"\r", span.start, span.end) != ends or (ends > 0 and newlines != ends)
 
 
 def _lines(text: str) -> Iterator[str]:

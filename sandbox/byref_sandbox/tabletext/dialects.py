@@ -215,7 +215,10 @@ def _lines(data: bytes, dialect: Dialect, width: int | None) -> Iterator[Line]:
 def beginning(data: bytes, newline: str) -> bytes:
     """The bytes that the sample is taken from: more of them where the lines are very long."""
     first = data.find(newline.encode(), 0, LONGEST_LINE)
-    return data[: max(SAMPLE_BYTES, min(4 * first, 4 * LONGEST_LINE))]
+    end = max(SAMPLE_BYTES, min(4 * first, 4 * LONGEST_LINE))
+    while end < len(data) and data[end] & 0xC0 == 0x80:  # inside of a character
+        end -= 1
+    return data[:end]
 
 
 def _judged(data: bytes, dialect: Dialect, *, force: bool) -> Found | None:

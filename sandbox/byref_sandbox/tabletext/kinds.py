@@ -7,7 +7,9 @@ value, in a column of any type.
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from typing import Final, Literal, NamedTuple
 
 Kind = Literal[
@@ -76,15 +78,18 @@ def kind_of(cell: str) -> Kind:
 
 def _is_exact(cell: str) -> bool:
     """Whether a number in decimals keeps all its digits as a 64-bit float."""
-    if repr(float(cell)) == cell:
+    value = float(cell)
+    if repr(value) == cell:
         return "." in cell
     mantissa = re.split("[eE]", cell)[0]
     digits = mantissa.lstrip("-0.").replace(".", "").rstrip("0")
-    if len(digits) <= 15:
+    if math.isinf(value):
+        return False
+    if not digits or (len(digits) <= 15 and abs(value) >= sys.float_info.min):  # smaller ones have fewer digits
         return True
     if "." not in mantissa:
         return False
-    shown = re.split("[eE]", repr(float(cell)))[0]
+    shown = re.split("[eE]", repr(value))[0]
     return shown.lstrip("-0.").replace(".", "").rstrip("0") == digits
 
 

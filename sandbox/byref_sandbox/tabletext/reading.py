@@ -41,6 +41,7 @@ ORDERS: Final = {
 }
 """Notations of dates, which records have as ISO 8601 writes them."""
 
+DATES: Final = ("date", "datetime")
 TRUE: Final = ("true", "True", "TRUE")
 FALSE: Final = ("false", "False", "FALSE")
 _LARGE_BYTES: Final = 1 << 16
@@ -291,17 +292,21 @@ def _of(table: Table, spans: Sequence[Span]) -> Table:
 
 def values_of(column: Column, texts: Sequence[str | None]) -> list[Any]:
     """Return the values of a column's cells."""
+    if column.type == "empty":
+        return [None] * len(texts)
     convert = _CONVERT.get(column.type)
     if column.notation == "1,5":
         convert = _comma
     elif (order := ORDERS.get(column.notation)) is not None:
         convert = _iso(order)
+    if convert is None and column.type in DATES:
+        return [(text and text.strip()) or None for text in texts]
     if convert is None:
         return [text or None for text in texts]
     try:
         return list(map(convert, texts))  # type: ignore[arg-type]  # most columns have no empty cells
     except (LookupError, ValueError, TypeError, AttributeError):
-        return [convert(text) if text and not text.isspace() else None for text in texts]
+        return [convert(text.strip()) if text and not text.isspace() else None for text in texts]
 
 
 def _fits(cell: str, column: Column) -> bool:

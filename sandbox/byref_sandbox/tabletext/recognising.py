@@ -35,17 +35,25 @@ def recognise(text: str | bytes, format: str | None = None, *, is_utf8: bool = F
     if format is not None and format not in FORMATS:
         raise ValueError(f"no format {format!r} of tables; there are: {', '.join(FORMATS)}")
     data, encoding = _decoded(text, is_utf8=is_utf8)
+    found = _found(data, format)
+    if isinstance(found, NotATable):
+        return found
+    if any("\ud800" <= character <= "\udfff" for table in found for name in table.names for character in name):
+        return NotATable("the name of a column has half of a surrogate pair")
+    return Recognised(found, encoding)
+
+
+def _found(data: bytes, format: str | None) -> tuple[Table, ...] | NotATable:
     for name, read in _READERS.items():
         if format not in (None, name):
             continue
         found = read(data)
         if found is not None:  # what has the mark of a kind and does not balance is no table of another kind
-            return found if isinstance(found, NotATable) else Recognised(found, encoding)
+            return found
     if format is None and data.lstrip()[:1] in _MARKUP:
         return NotATable("it begins like JSON or markup")
     if format in (None, "csv"):
-        found = delimited.recognise(data, force=format == "csv")
-        return found if isinstance(found, NotATable) else Recognised(found, encoding)
+        return delimited.recognise(data, force=format == "csv")
     return NotATable(f"it has nothing of the format {format!r}")
 
 
