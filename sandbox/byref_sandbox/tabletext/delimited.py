@@ -300,7 +300,9 @@ class _Scan:
         start, newline = self.at, self.dialect.newline.encode()
         # Without line feeds inside cells each one ends a row; one byte is counted in half of the time of two.
         count = self.data.count(newline if has_feeds else newline[-1:], start, end)
-        if has_feeds and self.dialect.quote is not None:
+        if has_feeds and self.dialect.escape == "none":  # an odd number of quotes may be inside of a cell
+            count = sum(1 for _ in Delimited(self.dialect, (Span(start, end, True),)).rows(self.data, ()))
+        elif has_feeds and self.dialect.quote is not None:
             count -= _quoted_newlines(self.data, start, end, self.dialect)
         self._rows += count
         self._in_a_row = 0

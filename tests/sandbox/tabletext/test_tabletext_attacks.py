@@ -225,6 +225,10 @@ def test_what_went_wrong_once(text: str) -> None:
             check(shift + text, format)
 
 
+def test_a_quote_inside_of_quotes_hides_no_rows() -> None:
+    attack(2271)
+
+
 def test_numbers_beyond_a_float_stay_text() -> None:
     for cell in ("1e400", "-1.5e999", "1e-400", "1.2345e-320"):
         found = recognise("id;v\n" + "".join(f"{n};{cell}\n" for n in range(20)))
