@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from byref.conversation.interpreters import Interpreter
     from byref.conversation.lifecycle import Swept
     from byref.conversation.listing import SessionInfo, TenantInfo
-    from byref.conversation.result import Result, ToolReply
+    from byref.conversation.result import Pending, Result, ToolReply
     from byref.engine import Engine
     from byref.errors import (
         ArtifactMissing,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ToolError,
         TransactionConflict,
     )
+    from byref.functions import Function
     from byref.policy import Policy, ToolPolicy
     from byref.session import HistoryEntry, Session
     from byref.usage import Usage
@@ -52,11 +53,13 @@ __all__ = [
     "Engine",
     "Entry",
     "Explanation",
+    "Function",
     "HistoryEntry",
     "Interpreter",
     "InvalidId",
     "ModelInfo",
     "Models",
+    "Pending",
     "Policy",
     "Price",
     "QuotaExceeded",
@@ -108,8 +111,9 @@ _HOMES = {
     "conversation.listing": ("SessionInfo", "TenantInfo"),
     "accounting.models": ("ModelInfo", "Models", "Price"),
     "content": ("ToolOutput",),
+    "functions": ("Function",),
     "policy": ("Policy", "ToolPolicy"),
-    "conversation.result": ("Result", "ToolReply"),
+    "conversation.result": ("Pending", "Result", "ToolReply"),
     "conversation.interpreters": ("Interpreter",),
     "session": ("HistoryEntry", "Session"),
     "accounting.telemetry": ("Telemetry",),

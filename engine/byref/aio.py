@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from datetime import timedelta
@@ -32,11 +32,12 @@ from byref.artifacts.variables import Variable
 from byref.conversation.interpreters import Interpreter
 from byref.conversation.lifecycle import Swept
 from byref.conversation.listing import SessionInfo, TenantInfo
-from byref.conversation.result import Format, Result, ToolReply
+from byref.conversation.result import Format, Pending, Result, ToolReply
 from byref.db.database import Database, Durability
 from byref.db.tables import GRACE
 from byref.engine import Engine
 from byref.errors import ConfigurationError
+from byref.functions import Function
 from byref.ingest import streams
 from byref.policy import Policy
 from byref.session import HistoryEntry, Session
@@ -83,6 +84,7 @@ class AsyncEngine:
         durability: Durability = "normal",
         telemetry: Telemetry | None = None,
         modules: Sequence[str] = (),
+        functions: Iterable[Function | Callable[..., Any]] = (),
         workers: int | None = None,
     ) -> None:
         if workers is not None and not (is_count(workers) and workers):
@@ -101,6 +103,7 @@ class AsyncEngine:
             durability=durability,
             telemetry=telemetry,
             modules=modules,
+            functions=functions,
         )
         self._workers = workers or min(32, (os.cpu_count() or 1) + 4)
         self._engine: Engine | None = None
@@ -152,17 +155,19 @@ class AsyncEngine:
         context_window: int | None = None,
         policy: Policy | None = None,
         tools: Sequence[str] | None = None,
+        functions: Iterable[Function | Callable[..., Any]] | None = None,
         db: AsyncTransaction | None = None,
     ) -> AsyncSession:
-        """As `Engine.session`; `db` is a SQLAlchemy AsyncSession or AsyncConnection, used on its event loop."""
+        """As `Engine.session`; `db` is a SQLAlchemy AsyncSession or AsyncConnection, used on its event loop.
+
+        On this event loop `functions` run that are coroutine functions.
+        """
         host = None if db is None else _async_host(db)
+        about: dict[str, Any] = {"tenant": tenant, "model": model, "context_window": context_window, "policy": policy}
         opened = await self._call(
-            host,
-            lambda: self._open().session(
-                id, tenant=tenant, model=model, context_window=context_window, policy=policy, tools=tools, db=host
-            ),
+            host, lambda: self._open().session(id, **about, tools=tools, functions=functions, db=host)
         )
-        return AsyncSession(opened, partial(self._call, host))
+        return AsyncSession(opened._on(asyncio.get_running_loop()), partial(self._call, host))
 
     async def tools(
         self, format: Format = "openai", *, tools: Sequence[str] | None = None, policy: Policy | None = None
@@ -326,6 +331,14 @@ class AsyncSession:
     ) -> ToolReply:
         """As `Session.call`."""
         return await self._run(self._session.call, name, arguments, call_id=call_id)
+
+    async def resume(self, call_id: str, decisions: Mapping[str, bool | Mapping[str, Any]]) -> ToolReply:
+        """As `Session.resume`."""
+        return await self._run(self._session.resume, call_id, decisions)
+
+    async def pending(self, call_id: str | None = None) -> list[Pending]:
+        """As `Session.pending`."""
+        return await self._run(self._session.pending, call_id)
 
     async def run(self, code: str) -> Outcome:
         """As `Session.run`; the value is already decoded."""

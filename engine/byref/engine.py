@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -28,6 +28,7 @@ from byref.db import discards
 from byref.db.database import Database, Durability, retried
 from byref.db.tables import GRACE
 from byref.errors import ByrefError, ConfigurationError, StorageFailure, shown
+from byref.functions import Function, all_of
 from byref.policy import Policy, check_tools, stored
 from byref.policy.checks import check_limit
 from byref.session import Session
@@ -62,6 +63,7 @@ class Engine:
     a store of `byref.stores`, or one of your own. `telemetry` selects what is reported to OpenTelemetry, if that is installed.
     `modules` are names of further packages of pure Python that code may import, as `["humanize"]`. Each is checked now, and loaded when
     code first names it; what is left of it reaches no files, network, threads or processes (`byref modules check` tells what does).
+    `functions` are what code of every session may call: callables, or `byref.Function`.
 
     Raises:
         SchemaMismatch: the database is at another revision; the message says what to do.
@@ -84,6 +86,7 @@ class Engine:
         durability: Durability = "normal",
         telemetry: Telemetry | None = None,
         modules: Sequence[str] = (),
+        functions: Iterable[Function | Callable[..., Any]] = (),
     ) -> None:
         if blobs is not None:
             check_store(blobs)
@@ -107,6 +110,7 @@ class Engine:
         self._uses = Uses(self._database.write, in_background=self._database.takes_threads)
         self._swept_at = time.monotonic()
         self._sweeping = threading.Lock()
+        self._functions = all_of(functions)
 
     def __enter__(self) -> Self:
         """Return the engine itself."""
@@ -147,12 +151,14 @@ class Engine:
         context_window: int | None = None,
         policy: Policy | None = None,
         tools: Sequence[str] | None = None,
+        functions: Iterable[Function | Callable[..., Any]] | None = None,
         db: Host | None = None,
     ) -> Session:
         """Open a conversation, or create it.
 
         `id` and `tenant` are the host's own, 1 to 512 bytes of UTF-8. Arguments given at creation are stored; arguments given
-        later apply only to this handle. `tools` are names of those in `Policy.tools`. With `db`, a SQLAlchemy Session or
+        later apply only to this handle. `tools` are names of those in `Policy.tools`. `functions` are what this handle's code may call,
+        in addition to the engine's: callables, or `byref.Function`. With `db`, a SQLAlchemy Session or
         Connection, every commit joins the host's transaction, in a SAVEPOINT.
 
         Raises:
@@ -193,6 +199,7 @@ class Engine:
                 uses=self._uses,
                 objects=self._objects,
                 telemetry=self._telemetry,
+                functions=self._functions if functions is None else all_of([*self._functions, *all_of(functions)]),
             )
         )
 
@@ -209,7 +216,7 @@ class Engine:
         policy = policy or self._policy
         names = policy.tools if tools is None else check_tools(tools)
         offered = [TOOLS[name] for name in names if self._is_offered(TOOLS[name])]
-        return render(offered, format, policy, modules_of(self._sandbox))
+        return render(offered, format, policy, modules_of(self._sandbox), self._functions)
 
     def _is_offered(self, tool: Tool) -> bool:
         if not tool.is_installed():

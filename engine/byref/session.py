@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from asyncio import AbstractEventLoop
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -16,9 +17,11 @@ from byref.accounting.ledger import Entry, Recorded, Totals
 from byref.artifacts import export, store, tombstones, variables
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
+from byref.calling import approvals, journal
+from byref.calling.running import Calls
 from byref.conversation import clearing, lifecycle, reminder, tracing
 from byref.conversation.interpreters import modules_of
-from byref.conversation.result import Format, Result, ToolReply
+from byref.conversation.result import Format, Pending, Result, ToolReply
 from byref.conversation.scope import Scope
 from byref.db import discards
 from byref.errors import ByrefError, ConfigurationError, shown
@@ -59,6 +62,10 @@ class Session:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
+
+    def _on(self, loop: AbstractEventLoop) -> Session:
+        """Return the session for calls from an event loop, on which coroutine functions run."""
+        return Session(replace(self._scope, loop=loop))
 
     def __repr__(self) -> str:
         """Name the conversation and its tenant."""
@@ -126,7 +133,8 @@ class Session:
     def tools(self, format: Format = "openai") -> list[dict[str, Any]]:
         """Return the definitions of the session's tools as a provider's API takes them."""
         scope = self._scope
-        return render([TOOLS[name] for name in scope.tools], format, scope.policy, modules_of(scope.sandbox))
+        tools = [TOOLS[name] for name in scope.tools]
+        return render(tools, format, scope.policy, modules_of(scope.sandbox), scope.functions)
 
     def owns(self, name: str) -> bool:
         """Tell whether a tool that the model called is the session's own, so that `call` has to answer it."""
@@ -143,6 +151,27 @@ class Session:
             self._scope, name, call_id, arguments, lambda: calls.call(self._scope, name, arguments, call_id)
         )
 
+    def resume(self, call_id: str, decisions: Mapping[str, bool | Mapping[str, Any]]) -> ToolReply:
+        """Decide about calls that wait for approval, and go on with the code that made them, in this or any other process.
+
+        `call_id` is that of the model's call whose reply has `pending`. `decisions` has, by the ids of pending calls, True,
+        False, or the arguments with which the call is to be made instead. The code runs again from its beginning; what its calls
+        have returned comes out of the journal, and none of them is made twice. The reply may be pending again.
+
+        Raises:
+            ConfigurationError: no code waits under that id, or a decision is about no call of it.
+        """
+        scope, checked = self._scope, _call_id(call_id)
+        if checked is None:
+            raise ConfigurationError(f"call_id={shown(call_id)}: expected the id of the call whose code waits")
+        found = approvals.decide(scope, checked, decisions)
+        return self.call(found.tool, found.arguments, call_id=checked)
+
+    def pending(self, call_id: str | None = None) -> list[Pending]:
+        """Return the calls that wait for approval, oldest first; with `call_id`, those of its code."""
+        checked = _call_id(call_id)
+        return [one for _, one in self._scope.read(lambda c: approvals.listed(c, self._scope.row, checked))]
+
     def run(self, code: str) -> Outcome:
         """Run code over the session's variables for the host: the interpreter's outcome, unbounded and not accounted.
 
@@ -157,13 +186,21 @@ class Session:
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed.
         """
-        execution = runs.run(self._scope, code, inline_tokens=1 << 62)
+        scope = self._scope
+        calls = Calls(scope) if scope.functions else None
+        try:
+            execution = runs.run(scope, code, inline_tokens=1 << 62, functions=calls)
 
-        def work(connection: Connection) -> Mapping[str, str]:
-            step = ledger.lock(connection, self._scope.row)
-            return runs.commit(connection, self._scope, execution, step, replied=False).gone
+            def work(connection: Connection) -> Mapping[str, str]:
+                step = ledger.lock(connection, scope.row)
+                if calls is not None:
+                    calls.commit(connection, None)
+                return runs.commit(connection, scope, execution, step, replied=False).gone
 
-        outcome, gone = execution.outcome, self._scope.write(work)
+            outcome, gone = execution.outcome, scope.write(work)
+        finally:
+            if calls is not None:
+                calls.close()
         return replace(outcome, unkept={**outcome.unkept, **gone}) if gone else outcome
 
     def reset(self) -> None:
@@ -271,13 +308,21 @@ class Session:
         return replace(totals, cost_saved=saved)
 
     def ledger(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return the steps behind `after` in order, at most `limit`; None means all.
+        """Return the steps behind `after` in order, at most `limit`; None means all. Before a step come the calls that its code made.
 
         Raises:
             ConfigurationError: `after` is not a step, or `limit` is not a valid number.
         """
         page = _steps(after, limit)
-        return self._scope.read(lambda connection: ledger.entries(connection, self._scope.row, **page))
+        row = self._scope.row
+
+        def work(connection: Connection) -> list[Entry]:
+            steps = ledger.entries(connection, row, **page)
+            replies = [entry.step for entry in steps if "calls" in entry.detail]
+            calls = journal.of_steps(connection, row, replies) if replies else {}
+            return [one for entry in steps for one in (*calls.get(entry.step, ()), entry)]
+
+        return self._scope.read(work)
 
     def explain(self, call_id_or_step: str | int) -> Explanation:
         """Return why an output took its route. It is found by its step, or as the newest one with a call id.

@@ -111,6 +111,9 @@ class Callee(Protocol):
     def answers(self) -> Sequence[Answer]:
         """Return the answers that are there and have not been returned yet."""
 
+    def patience(self) -> float:
+        """Return the seconds after which `answers` wants to be called even if nothing happens."""
+
     def waits_for_ever(self) -> bool:
         """Tell whether none of the calls under way will be answered in this run, which waits for them. Then the run is ended."""
 

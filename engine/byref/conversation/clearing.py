@@ -22,9 +22,11 @@ from sqlalchemy import Connection, String, cast, delete, literal, select, update
 from byref.artifacts import blobs
 from byref.db.tables import (
     ArtifactRow,
+    CallRow,
     ItemRow,
     LedgerRow,
     NameRow,
+    ProgramRow,
     RunRow,
     SessionRow,
     TenantRow,
@@ -44,7 +46,7 @@ _NO_NAME: Final = "×" * 300
 """Prefix, before the row id, of a deleted session's name: longer in bytes than any host's id, so that it collides with none."""
 _NAMES: Final = (NameRow, VariableRow, TombstoneRow)
 """Tables whose rows are deleted when a session ends, besides its artifacts."""
-_OF_SESSION: Final = (*_NAMES, LedgerRow, RunRow, ItemRow)
+_OF_SESSION: Final = (*_NAMES, LedgerRow, RunRow, CallRow, ProgramRow, ItemRow)
 """Tables whose rows are deleted with a session, before its artifacts. This is not left to ON DELETE CASCADE, because a host's
 SQLite connection may not enforce foreign keys."""
 

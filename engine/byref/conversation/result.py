@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -55,6 +56,17 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """A call of a function, made by code, that waits for somebody's approval: see `Session.resume`."""
+
+    id: str
+    function: str
+    arguments: Mapping[str, Any] | str
+    """By the names of the parameters; the beginning of their JSON if they are very long."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolReply:
     """The answer of one of the session's own tools."""
 
@@ -64,6 +76,8 @@ class ToolReply:
     step: int | None = None
     tokens: int = 0
     tool: str = field(default="", repr=False)
+    pending: tuple[Pending, ...] = ()
+    """Calls that wait for somebody's approval. Until they are decided, the code has no result, and the reply no step."""
 
     @property
     def instructions(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -24,6 +25,7 @@ from byref.artifacts.variables import Part
 from byref.conversation.interpreters import Interpreter
 from byref.db.database import Database, keeps_snapshot, retried
 from byref.db.payloads import Source
+from byref.functions import Function
 from byref.policy import Policy
 from byref.stores.protocol import BlobStore, is_model_readable
 
@@ -67,6 +69,18 @@ def join(database: Database, host: Host, work: Callable[[Connection], T]) -> T:
     return host.run(unit) if isinstance(host, AsyncHost) else unit(host)
 
 
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The model's call that is being answered."""
+
+    id: str | None
+    tool: str
+    arguments: str
+    """As the model wrote them."""
+    digest: bytes
+    """BLAKE3 of the tool's name and the arguments."""
+
+
 NO_ROW: Final = -1
 
 
@@ -93,6 +107,11 @@ class Scope:
     objects: BlobStore | None = None
     """The store to which payloads are written; None: they are written to SQL."""
     telemetry: Telemetry = field(default_factory=Telemetry, compare=False)
+    functions: tuple[Function, ...] = ()
+    """Functions of the host that code may call."""
+    called: Called | None = None
+    loop: AbstractEventLoop | None = field(default=None, compare=False)
+    """The host's event loop, on which coroutine functions run; None: byref has one of its own."""
 
     @property
     def source(self) -> Source:

@@ -37,12 +37,14 @@ from byref.db.tables import (
     GRACE,
     ArtifactRow,
     BlobRow,
+    CallRow,
     CompatibilityRow,
     DiscardRow,
     FrameRow,
     ItemRow,
     LedgerRow,
     NameRow,
+    ProgramRow,
     RunRow,
     SessionRow,
     TenantRow,
@@ -71,11 +73,13 @@ _TABLES = (
     BlobRow,
     FrameRow,
     RunRow,
+    ProgramRow,
+    CallRow,
     TombstoneRow,
     ItemRow,
     DiscardRow,
 )
-_OF_SESSION = (LedgerRow, ArtifactRow, VariableRow, NameRow, RunRow, TombstoneRow, ItemRow)
+_OF_SESSION = (LedgerRow, ArtifactRow, VariableRow, NameRow, RunRow, ProgramRow, CallRow, TombstoneRow, ItemRow)
 
 
 @dataclass(frozen=True, slots=True)

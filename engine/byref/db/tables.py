@@ -62,6 +62,7 @@ EXPIRED_CALL = "call_digest IS NULL AND length(call_id) <= 600"
 """Condition of the index of steps whose data expired, by their stored call id; a longer one does not fit a PostgreSQL index."""
 EXPIRED_CALL_CHARS = 600
 ENDS_TURN = "kind IN ('usage', 'compaction')"
+IS_OPEN = "state <> 'ended' AND call_digest IS NOT NULL"
 IS_FILE = "origin = 'run' AND name IS NOT NULL AND kind <> 'image'"
 IS_FIGURE = "origin = 'run' AND kind = 'image'"
 IS_VALUE = "origin = 'run' AND name IS NULL AND NOT kept"
@@ -561,6 +562,103 @@ class RunRow(Base):
     cpu_ms: Mapped[float]
     peak_bytes: Mapped[int]
     limits: Mapped[str] = mapped_column(EscapedText)
+    created_at: Mapped[datetime]
+
+
+class ProgramRow(Base):
+    """A run of code that calls functions of the host, from its first call to its reply."""
+
+    __tablename__ = "byref_programs"
+    __table_args__ = (
+        _of_session(),
+        UniqueConstraint("session_id", "id"),
+        Index(
+            "uq_byref_programs_call",
+            "session_id",
+            "call_digest",
+            "content_digest",
+            unique=True,
+            sqlite_where=text(IS_OPEN),
+            postgresql_where=text(IS_OPEN),
+        ),
+        CheckConstraint(_one_of("state", "running", "waiting", "ended"), name="state"),
+        NEVER_REUSED,
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    session_id: Mapped[int]
+    state: Mapped[str] = mapped_column(String(8))
+    """waiting: for somebody's approval of a call."""
+    call_id: Mapped[str | None] = mapped_column(EscapedText)
+    call_digest: Mapped[bytes | None] = mapped_column(LargeBinary(32))
+    """BLAKE3 of the id of the model's call, None if it has none: such a run cannot be begun again."""
+    content_digest: Mapped[bytes] = mapped_column(LargeBinary(32))
+    """BLAKE3 of the tool's name and arguments: the same call under the same id is the same program."""
+    tool: Mapped[str] = mapped_column(String(64))
+    arguments: Mapped[str] = mapped_column(EscapedText)
+    """As the model wrote them, whole: with them any process runs the program again."""
+    owner: Mapped[str] = mapped_column(String(200))
+    """The process that runs it."""
+    seen_at: Mapped[datetime]
+    """When that process was last known to be at it."""
+    began_at: Mapped[datetime]
+    """The time at which the program began, by its own clock."""
+    seed: Mapped[bytes] = mapped_column(LargeBinary(32))
+    """What its random numbers come from."""
+    after_step: Mapped[int]
+    """The session's last step before it."""
+
+
+class CallRow(Base):
+    """One call of a function of the host's: the journal from which an interrupted run goes on."""
+
+    __tablename__ = "byref_calls"
+    __table_args__ = (
+        _of_session(),
+        ForeignKeyConstraint(
+            ["session_id", "program_id"], ["byref_programs.session_id", "byref_programs.id"], ondelete="CASCADE"
+        ),
+        UniqueConstraint("program_id", "digest", "occurrence"),
+        UniqueConstraint("public_id"),
+        Index("ix_byref_calls_session_id", "session_id", "step", "id"),
+        Index("ix_byref_calls_function", "session_id", "function"),
+        Index("ix_byref_calls_artifact_id", "artifact_id"),
+        CheckConstraint(
+            _one_of("state", "waiting", "approved", "refused", "begun", "returned", "raised"), name="state"
+        ),
+        CheckConstraint("(state = 'raised') = (error IS NOT NULL)", name="error"),
+        NEVER_REUSED,
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    public_id: Mapped[str] = mapped_column(String(64))
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    session_id: Mapped[int]
+    program_id: Mapped[int]
+    function: Mapped[str] = mapped_column(String(64))
+    arguments: Mapped[str] = mapped_column(EscapedText)
+    """As the code gave them, as JSON, cut if they are long."""
+    digest: Mapped[bytes] = mapped_column(LargeBinary(32))
+    """BLAKE3 of the function's name and all of its arguments."""
+    occurrence: Mapped[int]
+    """How many calls of this digest the program made before it."""
+    state: Mapped[str] = mapped_column(String(8))
+    changed: Mapped[str | None] = mapped_column(EscapedText)
+    """The arguments, as JSON, with which somebody approved the call instead."""
+    content_type: Mapped[str | None] = mapped_column(String(255))
+    result: Mapped[bytes | None]
+    """The result while the program may need it again, compressed with zstd; None if an artifact has it."""
+    artifact_id: Mapped[int | None] = mapped_column(ForeignKey("byref_artifacts.id", ondelete="SET NULL"))
+    error_kind: Mapped[str | None] = mapped_column(String(32))
+    error: Mapped[str | None] = mapped_column(EscapedText)
+    size_bytes: Mapped[int | None]
+    """Of the result."""
+    tokens: Mapped[int]
+    """Tokens of the result, which the model did not read."""
+    wall_ms: Mapped[float | None]
+    step: Mapped[int | None]
+    """The step of the reply of its program; None until then."""
     created_at: Mapped[datetime]
 
 

@@ -28,7 +28,8 @@ from byref.jsonscan import LazyJSON
 from byref_sandbox import Limits, Outcome, Runner
 from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.code.inplace import Changed, changed_in_place
-from byref_sandbox.outcome import FOREIGN_STATE
+from byref_sandbox.functions import Callee
+from byref_sandbox.outcome import FOREIGN_STATE, SUSPENDED
 
 MAX_CODE_CHARS = 200_000
 RECORDED_CHARS = 10_000
@@ -62,8 +63,10 @@ class Execution:
         return self.left.is_empty and not self.plots.staged
 
 
-def run(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
+def run(scope: Scope, code: str, *, inline_tokens: int, functions: Callee | None = None) -> Execution:
     """Run code over the variables it names and stage what it leaves; a value over `inline_tokens` becomes a variable.
+
+    `functions` answers the code's calls. Of code that is suspended nothing is staged.
 
     Raises:
         ToolError: the code cannot be run, is too long, or names what is too large or damaged.
@@ -75,12 +78,16 @@ def run(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     program = Analysed(code)  # parsed once, here and in the interpreter
     given = inputs.look_up(scope, program)
     limits = inputs.limits_of(scope)
-    outcome, given, damaged = _run(scope, program, given, limits)
+    outcome, given, damaged = _run(scope, program, given, limits, functions)
+    if outcome.error is not None and outcome.error.kind == SUSPENDED:
+        return Execution(program, "python", outcome, limits, Left())
     changed = changed_in_place(program, given.texts, {*given.data, *given.variables})
     return stage(scope, program, given, outcome, limits, inline_tokens=inline_tokens, changed=changed, damaged=damaged)
 
 
-def _run(scope: Scope, code: Analysed, given: Inputs, limits: Limits) -> tuple[Outcome, Inputs, Mapping[str, str]]:
+def _run(
+    scope: Scope, code: Analysed, given: Inputs, limits: Limits, functions: Callee | None
+) -> tuple[Outcome, Inputs, Mapping[str, str]]:
     """Run the code; return the outcome, what it was given in the end, and the names it was not given because they are damaged."""
     assert scope.sandbox is not None
     session = f"{scope.tenant}\0{scope.name}"
@@ -93,7 +100,7 @@ def _run(scope: Scope, code: Analysed, given: Inputs, limits: Limits) -> tuple[O
     with readable_failures(scope):
         while True:
             # Passed only where there are such, because a host's own interpreter may lack these parameters.
-            options = {"files": given.files, "state": given.state}
+            options = {"files": given.files, "state": given.state, "functions": functions}
             attempt = partial(call, {**given.data, **given.others}, **{k: one for k, one in options.items() if one})
             try:
                 outcome = tracing.run(scope, "python", code, attempt)

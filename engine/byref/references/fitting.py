@@ -56,6 +56,17 @@ def fitted(arguments: dict[str, Any], schema: Mapping[str, Any], references: Sub
     return arguments
 
 
+def misfit(arguments: object, schema: Mapping[str, Any]) -> str | None:
+    """Say in words why a value does not fit a schema; None if it fits. Nothing is coerced. Raises like `fitted`."""
+    wanted = compiled(schema)
+    errors = wanted.errors(arguments, time.monotonic() + CHECK_SECONDS)
+    if not errors:
+        return None
+    first = min(errors, key=lambda error: len(error.absolute_path))
+    wrong = best_match([first]) or first
+    return f"{_spelled(tuple(wrong.absolute_path))} {_complaint(wrong, wanted, False)}"
+
+
 def _coerced(arguments: dict[str, Any], error: ValidationError, wanted: Schema, references: Substituter) -> bool:
     """Replace a text by the value that it stands for, if the error is that it is text; tell whether that was done."""
     at: Place = tuple(error.absolute_path)

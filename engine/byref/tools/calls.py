@@ -12,10 +12,11 @@ from sqlalchemy import Connection
 from byref.accounting import ledger
 from byref.accounting.tokens import CountedOnce
 from byref.artifacts import store
+from byref.calling.running import Calls
 from byref.content import to_block
 from byref.conversation.failures import cure
 from byref.conversation.result import ToolReply
-from byref.conversation.scope import Scope
+from byref.conversation.scope import Called, Scope
 from byref.describe.truncate import truncate
 from byref.errors import ArtifactMissing, QuotaExceeded, StorageFailure, ToolError
 from byref.tools import TOOLS, viewing
@@ -60,21 +61,27 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
     """Answer a call under the tool's own policy. A mistake of the model becomes text for the model, marked as an error."""
     if not isinstance(name, str):
         name = str(to_block(name).text)
-    scope = replace(scope, policy=scope.policy.for_tool(name), counter=CountedOnce(scope.counter))
-    written = f"{name}\0{arguments if isinstance(arguments, str) else ledger.dump(arguments)}"
-    made = _Call(name, arguments, call_id or None, bytes(blake3(written.encode("utf-8", "surrogatepass")).digest()))
+    written = arguments if isinstance(arguments, str) else ledger.dump(arguments)
+    digest = bytes(blake3(f"{name}\0{written}".encode("utf-8", "surrogatepass")).digest())
+    made = _Call(name, arguments, call_id or None, digest)
+    called = Called(made.call_id, name, written, digest)
+    scope = replace(scope, policy=scope.policy.for_tool(name), counter=CountedOnce(scope.counter), called=called)
+    calls: Calls | None = None
     try:
         if made.call_id is not None and (before := scope.ask(lambda c: made.before(c, scope))) is not None:
             return _replayed(scope, before)
         answer = _answer(scope, made)
+        calls = answer.calls
+        if calls is not None and calls.pending:
+            return _waiting(scope, made, answer, calls)
         try:
             return _commit(scope, made, answer)
         except QuotaExceeded as error:  # another call used up the room since the value was staged
-            return _commit(scope, made, Answer(f"{made.name}: {error}", True))
+            return _commit(scope, made, Answer(f"{made.name}: {error}", True, calls=calls))
         except ArtifactMissing as error:  # the image or document that was to be shown cannot be read
-            return _commit(scope, made, Answer(_gone(scope, made.name, error), True))
+            return _commit(scope, made, Answer(_gone(scope, made.name, error), True, calls=calls))
         except RecursionError:
-            return _commit(scope, made, _too_deep(made))
+            return _commit(scope, made, replace(_too_deep(made), calls=calls))
     except _Replay as replay:
         return _replayed(scope, replay.entry)
     except StorageFailure:
@@ -82,6 +89,16 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
             raise
         logger.exception("byref could not answer the call of %r; the turn goes on without it", name)
         return ToolReply(f"{name}: the stored data cannot be reached right now; try again later.", True, tool=name)
+    finally:
+        if calls is not None:
+            calls.close()
+
+
+def _waiting(scope: Scope, made: _Call, answer: Answer, calls: Calls) -> ToolReply:
+    """Return the reply of code that waits for somebody's approval. It has no step: the code's result will have one."""
+    pending = calls.pending
+    calls.wait()
+    return ToolReply(answer.content or "", False, None, scope.count(answer.content or ""), made.name, pending)
 
 
 def _answer(scope: Scope, made: _Call) -> Answer:
@@ -117,6 +134,8 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
         turn = ledger.take_step(connection, scope.row, known.tokens if known else 0)
         if (before := made.before(connection, scope)) is not None:
             raise _Replay(before)
+        if answer.calls is not None:
+            answer.calls.commit(connection, turn.step)
         text = answer.content if answer.commit is None else answer.commit(connection, turn.step)
         reply = known or _bounded(scope, answer, text or "")
         columns = {
@@ -130,6 +149,8 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
             "is_error": answer.is_error,
             "detail": _detail(answer),
         }
+        if answer.calls is not None and answer.calls.tally.calls:
+            columns["original_tokens"] = reply.tokens + answer.calls.tally.tokens
         scope.append(connection, turn, "reply", columns, 0 if known else reply.tokens)
         beside = _beside(reply.text, [plot.block for plot in answer.images])
         return ToolReply(shown or beside, answer.is_error, turn.step, reply.tokens, made.name)
@@ -158,7 +179,10 @@ def _detail(answer: Answer) -> dict[str, Any]:
     """Return what the ledger keeps of images and documents: their ids."""
     if answer.shown is not None:
         return {"shown": answer.shown.id}
-    return {"images": [plot.id for plot in answer.images]} if answer.images else {}
+    detail: dict[str, Any] = {"images": [plot.id for plot in answer.images]} if answer.images else {}
+    if answer.calls is not None and (tally := answer.calls.tally).calls:
+        detail["calls"] = {"made": tally.calls, "failed": tally.failed, "tokens": tally.tokens}
+    return detail
 
 
 def _beside(text: str, blocks: list[dict[str, Any]]) -> str | list[Any]:

@@ -10,7 +10,9 @@ import msgspec
 from sqlalchemy import Connection
 
 from byref.artifacts.store import Artifact
+from byref.calling.running import Calls
 from byref.conversation.scope import Scope
+from byref.functions import Function
 from byref.interpreter.plots import Plot
 from byref.policy import Policy
 
@@ -37,6 +39,8 @@ class Answer:
     """An image or a document that is shown to the model; `content` is its placeholder."""
     images: tuple[Plot, ...] = ()
     """Figures that are shown to the model beside the text."""
+    calls: Calls | None = None
+    """The functions that the code has called, or waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +65,13 @@ class Tool:
     """A function that tells whether the optional packages that the tool needs are installed."""
     cure: str = ""
     """What to do if they are not installed."""
-    describe_more: Callable[[Policy, Sequence[str]], str] = lambda _policy, _modules: ""
-    """A function that returns what the description adds for a session's policy and the modules that its code may also import."""
+    describe_more: Callable[[Policy, Sequence[str], Sequence[Function]], str] = lambda _policy, _modules, _functions: ""
+    """A function that returns what the description adds for a session's policy, the modules that its code may also import, and the
+    functions that it may call."""
 
-    def described(self, policy: Policy, modules: Sequence[str]) -> str:
-        """Return the description for sessions with that policy, whose code may also import `modules`."""
-        return self.description + self.describe_more(policy, modules)
+    def described(self, policy: Policy, modules: Sequence[str], functions: Sequence[Function] = ()) -> str:
+        """Return the description for sessions with that policy, whose code may also import `modules` and call `functions`."""
+        return self.description + self.describe_more(policy, modules, functions)
 
     @property
     def schema(self) -> dict[str, Any]:

@@ -7,12 +7,19 @@ from typing import Any
 
 from byref.conversation.result import FORMATS, Format
 from byref.errors import ConfigurationError
+from byref.functions import Function
 from byref.policy import Policy
 from byref.tools.record import Tool
 
 
-def render(tools: Iterable[Tool], format: Format, policy: Policy, modules: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return the tool definitions of a session with that policy, whose code may also import `modules`.
+def render(
+    tools: Iterable[Tool],
+    format: Format,
+    policy: Policy,
+    modules: Sequence[str] = (),
+    functions: Sequence[Function] = (),
+) -> list[dict[str, Any]]:
+    """Return the tool definitions of a session with that policy, whose code may also import `modules` and call `functions`.
 
     For Gemini they are one entry that contains all tools, for the others one entry each.
 
@@ -21,7 +28,7 @@ def render(tools: Iterable[Tool], format: Format, policy: Policy, modules: Seque
     """
 
     def function(tool: Tool, schema_key: str) -> dict[str, Any]:
-        return {"name": tool.name, "description": tool.described(policy, modules), schema_key: tool.schema}
+        return {"name": tool.name, "description": tool.described(policy, modules, functions), schema_key: tool.schema}
 
     match format:
         case "openai":

@@ -37,6 +37,10 @@ class Calling:
         poll.register(self._callee.fileno(), select.POLLIN)
         self._watch(poll)
 
+    def patience(self) -> float:
+        """Return the seconds after which `handle` wants to be called even if nothing happens."""
+        return self._callee.patience()
+
     def _watch(self, poll: select.poll) -> None:
         if self._has_ended:
             return
@@ -46,8 +50,7 @@ class Calling:
         """Do what the poll says can be done."""
         if self._line.fileno() in ready and not self._has_ended:
             self._receive(poll)
-        if self._callee.fileno() in ready:
-            self._answer()
+        self._answer()
         self._send()
         self._watch(poll)
 
@@ -81,7 +84,7 @@ class Calling:
             raise wire.Broken(f"more than {MAX_CALLS_AT_ONCE:,} calls at once")
         if calls:
             self._callee.begin(calls)
-        self._answer()
+            self._answer()
         if waits and self._open and not self._leaving and self._callee.waits_for_ever():
             self.is_suspended = True
 

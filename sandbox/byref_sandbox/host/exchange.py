@@ -151,7 +151,7 @@ class _Exchange:
         request: wire.Request,
         loads: Sequence[Load],
         vitals: Vitals,
-        calling: Calling | None,
+        calling: Calling | None = None,
     ) -> None:
         self._vitals = vitals
         self._calling = calling
@@ -182,7 +182,11 @@ class _Exchange:
             self._calling.register(poll)
         while not (answer.done or answer.refused or answer.fault or answer.ended):
             left = self._deadline - time.monotonic()
-            ready = dict(poll.poll(max(0, left) * 1000 + 1)) if left > 0 else {}
+            patience = left if self._calling is None else min(left, self._calling.patience())
+            ready = dict(poll.poll(max(0, patience) * 1000 + 1)) if left > 0 else {}
+            if not ready and patience < left and self._calling is not None:
+                self._call(self._calling, ready, poll)
+                continue
             # Silence is no fault while the zygote loads data, for this run or for another one.
             if not ready and not answer.started and self._deadline < self._vitals.busy_until:
                 self._deadline = self._vitals.busy_until + START_SECONDS
@@ -194,7 +198,7 @@ class _Exchange:
                 poll.unregister(self._reply)  # it would be ready for ever
                 self._has_hung_up = True
                 self._deadline = min(self._deadline, time.monotonic() + END_SECONDS)
-            if self._calling is not None and ready and not self._has_hung_up:
+            if self._calling is not None and not self._has_hung_up:
                 self._call(self._calling, ready, poll)
         if answer.done is None and not answer.fault:
             self._read()  # everything that a dead process wrote is in the pipe by now

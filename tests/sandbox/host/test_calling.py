@@ -69,6 +69,9 @@ class Host:
             answers, self._answers = self._answers, []
         return answers
 
+    def patience(self) -> float:
+        return 60
+
     def waits_for_ever(self) -> bool:
         return self.suspends
 

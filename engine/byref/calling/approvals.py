@@ -1,0 +1,113 @@
+"""Calls that wait for somebody's approval: they are listed, and decided by their ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from byref.accounting import ledger
+from byref.calling import journal
+from byref.conversation.result import Pending
+from byref.conversation.scope import Scope
+from byref.db.tables import CallRow, ProgramRow
+from byref.errors import ConfigurationError, shown
+
+MAX_LISTED = 1_000
+
+Decision = bool | Mapping[str, Any]
+"""True: make the call. False: it is refused. Arguments: make the call with these instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A program that can go on: the model's call that began it."""
+
+    tool: str
+    arguments: str
+
+
+def listed(connection: Connection, session_row: int, call_id: str | None = None) -> list[tuple[str | None, Pending]]:
+    """Return the calls of a session that wait, oldest first, each with the id of the model's call in whose code it is."""
+    query = (
+        select(ProgramRow.call_id, CallRow.public_id, CallRow.function, CallRow.arguments)
+        .join(ProgramRow, ProgramRow.id == CallRow.program_id)
+        .where(CallRow.session_id == session_row, CallRow.state == "waiting", ProgramRow.state == "waiting")
+        .order_by(CallRow.id)
+        .limit(MAX_LISTED)
+    )
+    if call_id is not None:
+        query = query.where(ProgramRow.call_digest == ledger.digest(call_id))
+    return [
+        (of_call, Pending(id_, function, journal.read_arguments(arguments), "it waits for approval"))
+        for of_call, id_, function, arguments in connection.execute(query)
+    ]
+
+
+def decide(scope: Scope, call_id: str, decisions: Mapping[str, Decision]) -> Interrupted:
+    """Write down decisions about the calls of a program, and return the program.
+
+    Raises:
+        ConfigurationError: no code waits under that id, or a decision is none, or is about another call.
+    """
+    if not isinstance(decisions, Mapping):
+        raise ConfigurationError(f"decisions={shown(decisions)}: expected True, False or changed arguments by call id")
+    for id_, decision in decisions.items():
+        if not isinstance(id_, str) or not isinstance(decision, bool | Mapping):
+            raise ConfigurationError(
+                f"decisions: {shown(id_)}: {shown(decision)}: expected True, False or changed arguments"
+            )
+
+    def work(connection: Connection) -> Interrupted:
+        ledger.lock(connection, scope.row)
+        program = connection.execute(
+            select(ProgramRow.id, ProgramRow.tool, ProgramRow.arguments, ProgramRow.state)
+            .where(
+                ProgramRow.session_id == scope.row,
+                ProgramRow.call_digest == ledger.digest(call_id),
+                ProgramRow.state != "ended",
+            )
+            .order_by(ProgramRow.id.desc())
+            .limit(1)
+        ).one_or_none()
+        if program is None:
+            raise ConfigurationError(f"no code waits under the call id {shown(call_id)}: it has ended, or never was")
+        for id_, decision in decisions.items():
+            _decide(connection, scope, program.id, id_, decision)
+        return Interrupted(program.tool, program.arguments)
+
+    return scope.write(work)
+
+
+def _decide(connection: Connection, scope: Scope, program: int, id_: str, decision: Decision) -> None:
+    mine = CallRow.program_id == program, CallRow.public_id == id_
+    found = connection.execute(select(CallRow.id, CallRow.function, CallRow.state).where(*mine)).one_or_none()
+    if found is None:
+        raise ConfigurationError(f"decisions: {shown(id_)} is no call of this code")
+    if found.state != "waiting":
+        raise ConfigurationError(
+            f"decisions: the call {shown(id_)} of {found.function} is decided already: {found.state}"
+        )
+    changed = None
+    if isinstance(decision, Mapping):
+        changed = _changed(scope, found.function, decision)
+    state = "refused" if decision is False else "approved"
+    connection.execute(update(CallRow).where(CallRow.id == found.id).values(state=state, changed=changed))
+
+
+def _changed(scope: Scope, name: str, arguments: Mapping[str, Any]) -> str:
+    from byref.references.fitting import misfit  # imported late because jsonschema takes long to import
+
+    function = next((one for one in scope.functions if one.name == name), None)
+    if function is None:
+        raise ConfigurationError(f"decisions: this session has no function {name!r} any more")
+    try:
+        text = json.dumps(dict(arguments), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"decisions: the arguments for {name} are no JSON: {error}") from None
+    if (wrong := misfit(json.loads(text), function.parameters)) is not None:
+        raise ConfigurationError(f"decisions: the arguments for {name}: {wrong}; it is {function.signature}")
+    return text

@@ -1,0 +1,376 @@
+"""The journal of calls in SQL: what a program has called and got, from which it goes on after an interruption.
+
+A program is one run of code under one call id. While it runs, one process owns it; another one takes it over only when that process is
+known to be dead, or has not been heard of for `LEASE_SECONDS`. Each write of the owner checks that it still is the owner, so a process
+that was only slow cannot write into what another one has taken over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import zstandard
+from blake3 import blake3
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from byref.accounting import ledger
+from byref.artifacts.store import batched
+from byref.conversation.scope import Called, Scope
+from byref.db.tables import CallRow, LedgerRow, ProgramRow
+from byref.errors import ByrefError
+
+LEASE_SECONDS: Final = 15.0
+"""A program whose process was not heard of for so long may be taken over."""
+SEEN_SECONDS: Final = 3.0
+"""How often a process says that it is still at it."""
+ARGUMENT_CHARS: Final = 16_384
+_MAX_RESULT_BYTES: Final = 1 << 30
+
+State = Literal["waiting", "approved", "refused", "begun", "returned", "raised"]
+
+
+class TakenOver(ByrefError):
+    """Another process runs this program now."""
+
+
+class UnderWay(Exception):
+    """Another process is running the program."""
+
+
+@dataclass(slots=True)
+class Program:
+    """A run of code that calls functions."""
+
+    row: int
+    began_at: datetime
+    seed: bytes
+    is_new: bool
+    """Nobody has begun it before."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One call in the journal."""
+
+    row: int
+    id: str
+    function: str
+    arguments: str
+    state: State
+    changed: str | None
+    content_type: str | None
+    result: bytes | None
+    artifact_row: int | None
+    error_kind: str | None
+    error: str | None
+
+
+Key = tuple[bytes, int]
+"""What a call is known by when its program runs again: its digest, and how many of this digest came before it."""
+
+_COLUMNS: Final = (
+    CallRow.id,
+    CallRow.public_id,
+    CallRow.function,
+    CallRow.arguments,
+    CallRow.state,
+    CallRow.changed,
+    CallRow.content_type,
+    CallRow.result,
+    CallRow.artifact_id,
+    CallRow.error_kind,
+    CallRow.error,
+)
+_OF_PROGRAM: Final = (
+    select(CallRow.digest, CallRow.occurrence, *_COLUMNS)
+    .where(CallRow.program_id == bindparam("of_program"))
+    .order_by(CallRow.id)
+)
+_SEE: Final = (
+    update(ProgramRow)
+    .where(ProgramRow.id == bindparam("of_program"), ProgramRow.owner == bindparam("me"))
+    .where(ProgramRow.state != "ended")
+    .values(seen_at=bindparam("now"))
+)
+_BEGIN: Final = insert(CallRow)
+_END: Final = (
+    update(CallRow)
+    .where(CallRow.id == bindparam("of_call"))
+    .values(
+        state=bindparam("new_state"),
+        content_type=bindparam("new_content_type"),
+        result=bindparam("new_result"),
+        artifact_id=bindparam("new_artifact_id"),
+        error_kind=bindparam("new_error_kind"),
+        error=bindparam("new_error"),
+        size_bytes=bindparam("new_size_bytes"),
+        tokens=bindparam("new_tokens"),
+        wall_ms=bindparam("new_wall_ms"),
+    )
+)
+_REBEGIN: Final = update(CallRow).where(CallRow.id == bindparam("of_call")).values(state="begun")
+
+
+def digest_of(function: str, arguments: bytes) -> bytes:
+    """Return the digest by which a call is known."""
+    return bytes(blake3(function.encode() + b"\0" + arguments).digest())
+
+
+def open_program(scope: Scope) -> Program:
+    """Begin the program of the model's call that is answered, or take it over where an earlier run was interrupted.
+
+    Raises:
+        UnderWay: another process runs it at this moment.
+    """
+    called = scope.called or Called(None, "", "", bytes(32))
+    call_digest = None if called.id is None else ledger.digest(called.id)
+
+    def work(connection: Connection) -> Program:
+        last = ledger.lock(connection, scope.row)
+        if call_digest is not None:
+            found = (
+                connection.execute(
+                    select(ProgramRow).where(
+                        ProgramRow.session_id == scope.row,
+                        ProgramRow.call_digest == call_digest,
+                        ProgramRow.content_digest == called.digest,
+                        ProgramRow.state != "ended",
+                    )
+                )
+                .mappings()
+                .one_or_none()
+            )
+            if found is not None:
+                if _is_at_it(found["owner"], found["seen_at"]) and found["state"] == "running":
+                    raise UnderWay
+                if found["state"] == "waiting" or not _turn_has_ended(connection, scope.row, found["after_step"]):
+                    connection.execute(
+                        update(ProgramRow)
+                        .where(ProgramRow.id == found["id"])
+                        .values(owner=me(), seen_at=datetime.now(UTC), state="running")
+                    )
+                    return Program(found["id"], found["began_at"], found["seed"], is_new=False)
+                _end(connection, found["id"], None)
+        now = datetime.now(UTC)
+        seed = secrets.token_bytes(32)
+        row = connection.execute(
+            insert(ProgramRow).returning(ProgramRow.id),
+            {
+                "tenant": scope.tenant,
+                "session_id": scope.row,
+                "state": "running",
+                "call_id": None if called.id is None else called.id[: ledger.CALL_ID_CHARS],
+                "call_digest": call_digest,
+                "content_digest": called.digest,
+                "tool": called.tool,
+                "arguments": called.arguments,
+                "owner": me(),
+                "seen_at": now,
+                "began_at": now,
+                "seed": seed,
+                "after_step": last,
+            },
+        ).scalar_one()
+        return Program(int(row), now, seed, is_new=True)
+
+    return scope.stage(work)
+
+
+def _turn_has_ended(connection: Connection, session_row: int, step: int) -> bool:
+    """Whether usage or a compaction was recorded behind a step: providers use call ids again in later turns."""
+    later = (LedgerRow.session_id == session_row, LedgerRow.step > step, LedgerRow.kind.in_(("usage", "compaction")))
+    return connection.execute(select(LedgerRow.step).where(*later).limit(1)).scalar() is not None
+
+
+def entries(connection: Connection, program: int) -> dict[Key, Entry]:
+    """Return all calls of a program, in the order in which they were begun."""
+    return {
+        (bytes(digest), occurrence): Entry(*rest)
+        for digest, occurrence, *rest in connection.execute(_OF_PROGRAM, {"of_program": program})
+    }
+
+
+def see(connection: Connection, program: int) -> None:
+    """Say that this process is still at it, and lock the program; raise TakenOver if another one has it."""
+    now = datetime.now(UTC)
+    if connection.execute(_SEE, {"of_program": program, "me": me(), "now": now}).rowcount != 1:
+        raise TakenOver("this program was taken over by another process, which goes on with it")
+
+
+def begin(connection: Connection, scope: Scope, program: int, calls: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
+    """Write calls down before they are made, and return their rows and ids."""
+    now = datetime.now(UTC)
+    about = {"tenant": scope.tenant, "session_id": scope.row, "program_id": program, "tokens": 0, "created_at": now}
+    rows = [{**about, "public_id": new_id(), **call} for call in calls]
+    made = connection.execute(_BEGIN.returning(CallRow.id, sort_by_parameter_order=True), rows)
+    return [(row.id, one["public_id"]) for row, one in zip(made, rows, strict=True)]
+
+
+def begin_again(connection: Connection, rows: Sequence[int]) -> None:
+    """Note that calls are made now that were approved, or were under way when their process died."""
+    connection.execute(_REBEGIN, [{"of_call": row} for row in rows])
+
+
+def end(connection: Connection, ended: Sequence[dict[str, Any]]) -> None:
+    """Write down what calls have come to, before the code is told."""
+    empty = dict.fromkeys(
+        ("new_content_type", "new_result", "new_artifact_id", "new_error_kind", "new_error", "new_size_bytes")
+    )
+    connection.execute(_END, [{**empty, "new_tokens": 0, **one} for one in ended])
+
+
+def wait(connection: Connection, program: int) -> None:
+    """Note that a program waits for somebody's approval; raise TakenOver."""
+    see(connection, program)
+    connection.execute(update(ProgramRow).where(ProgramRow.id == program).values(state="waiting"))
+
+
+def commit(connection: Connection, program: int, step: int | None) -> None:
+    """End a program together with its reply's step; raise TakenOver. Results are not needed any more."""
+    see(connection, program)
+    _end(connection, program, step)
+
+
+def _end(connection: Connection, program: int, step: int | None) -> None:
+    connection.execute(update(ProgramRow).where(ProgramRow.id == program).values(state="ended", arguments=""))
+    connection.execute(update(CallRow).where(CallRow.program_id == program).values(step=step, result=None))
+
+
+def give_up(connection: Connection, program: int) -> None:
+    """Let another process go on with a program at once."""
+    mine = ProgramRow.id == program, ProgramRow.owner == me(), ProgramRow.state == "running"
+    connection.execute(update(ProgramRow).where(*mine).values(owner=""))
+
+
+def calls_so_far(connection: Connection, session_row: int, functions: Sequence[str]) -> dict[str, int]:
+    """Return how often functions were called in a session; the caller holds its lock."""
+    rows = connection.execute(
+        select(CallRow.function, func.count().label("calls"))
+        .where(CallRow.session_id == session_row, CallRow.function.in_(functions), CallRow.state != "refused")
+        .group_by(CallRow.function)
+    )
+    return {row.function: row.calls for row in rows}
+
+
+def read_arguments(text: str) -> dict[str, Any] | str:
+    """Return arguments as they were given; the text if it is cut."""
+    try:
+        read = json.loads(text)
+    except ValueError:
+        return text
+    return read if isinstance(read, dict) else text
+
+
+def of_steps(connection: Connection, session_row: int, steps: Collection[int]) -> dict[int, list[ledger.Entry]]:
+    """Return the calls of the programs whose replies have these steps, as entries of the ledger."""
+    found: dict[int, list[ledger.Entry]] = {}
+    for some in batched(steps):
+        query = (
+            select(ProgramRow.call_id, *CallRow.__table__.c)
+            .join(ProgramRow, ProgramRow.id == CallRow.program_id)
+            .where(CallRow.session_id == session_row, CallRow.step.in_(some))
+            .order_by(CallRow.step, CallRow.id)
+        )
+        for row in connection.execute(query).mappings():
+            found.setdefault(row["step"], []).append(_listed(row))
+    return found
+
+
+def _listed(row: Any) -> ledger.Entry:
+    detail = {"id": row["public_id"], "outcome": row["state"], "wall_ms": row["wall_ms"]}
+    if row["error"] is not None:
+        detail["error"] = f"{row['error_kind']}: {row['error']}"
+    return ledger.Entry(
+        step=row["step"],
+        kind="call",
+        tool=row["function"],
+        call_id=row["call_id"],
+        arguments=row["arguments"],
+        route=None,
+        reason=None,
+        content=None,
+        tokens=0,
+        original_tokens=row["tokens"],
+        original_bytes=row["size_bytes"],
+        is_error=row["state"] != "returned",
+        model=None,
+        input_tokens=None,
+        output_tokens=None,
+        cache_read_tokens=None,
+        cache_write_tokens=None,
+        cost=None,
+        detail=detail,
+        artifact_row=row["artifact_id"],
+        at=row["created_at"],
+    )
+
+
+def packed(data: bytes) -> bytes:
+    """Return a result as the journal keeps it."""
+    return zstandard.ZstdCompressor(level=1).compress(data)
+
+
+def unpacked(data: bytes) -> bytes:
+    """Return a result that the journal has kept."""
+    return zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_RESULT_BYTES)
+
+
+def new_id() -> str:
+    """Return an id for a call, by which somebody approves it."""
+    return f"call_{secrets.token_hex(12)}"
+
+
+# Who is at it ------------------------------------------------------------------------------------------------------------------
+
+
+def me() -> str:
+    """Return what this process is known by: its machine, since when that runs, its number, since when it runs."""
+    return _me(os.getpid())
+
+
+@cache
+def _me(pid: int) -> str:
+    return f"{_machine()}|{pid}|{_started(pid)}|{secrets.token_hex(8)}"
+
+
+@cache
+def _machine() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return f"{socket.gethostname()[:60]}:{secrets.token_hex(4)}"
+
+
+def _started(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def _is_at_it(owner: str, seen_at: datetime) -> bool:
+    """Whether the owner may still run a program."""
+    machine, _, rest = owner.partition("|")
+    pid, _, rest = rest.partition("|")
+    if not owner or (datetime.now(UTC) - seen_at) > timedelta(seconds=LEASE_SECONDS):
+        return False
+    if machine == _machine() and pid.isdigit():
+        return _started(int(pid)) == rest.partition("|")[0] != ""
+    return True
+
+
+def waited(until: float) -> bool:
+    """Wait a moment for another process; tell whether there is time left."""
+    time.sleep(0.05)
+    return time.monotonic() < until
