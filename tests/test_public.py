@@ -22,8 +22,8 @@ def test_the_public_names_are_these_and_no_more() -> None:
 
 
 PINNED = {
-    Engine: "(url='sqlite:///byref.db', *, create=None, policy=None, blobs=None, interpreter=None, jail='full', counter=None, models=None, schema=None, durability='normal', telemetry=None, modules=())",
-    Engine.session: "(id, *, tenant='default', model=None, context_window=None, policy=None, tools=None, db=None)",
+    Engine: "(url='sqlite:///byref.db', *, create=None, policy=None, blobs=None, interpreter=None, jail='full', counter=None, models=None, schema=None, durability='normal', telemetry=None, modules=(), functions=())",
+    Engine.session: "(id, *, tenant='default', model=None, context_window=None, policy=None, tools=None, functions=None, db=None)",
     Engine.sessions: "(tenant='default', *, after=None, limit=None)",
     Engine.tenants: "(*, after=None, limit=None)",
     Engine.delete_session: "(id, *, tenant='default')",

@@ -167,7 +167,7 @@ class Function:
         made += [Parameter(name, "keyword", name in required) for name in order if name not in by_place]
         odd = [one.name for one in made if not (one.name.isidentifier() and not keyword.iskeyword(one.name))]
         made = [one for one in made if one.name not in odd]
-        if odd or self.parameters.get("additionalProperties", not properties):
+        if odd or self.parameters.get("additionalProperties", False):
             made.append(Parameter(_free("arguments", properties), "further", False))
         return made
 

@@ -55,7 +55,7 @@ class Entry:
 
     step: int
     kind: str
-    """output, reply, usage, compaction or resolution"""
+    """output, reply, usage, compaction or resolution; or call: of a function, by the code whose reply has the step"""
     tool: str | None
     call_id: str | None
     """The call's id; for usage, the request's id."""
@@ -100,9 +100,9 @@ class Totals:
     cost: Decimal | None
     outputs: int
     original_tokens: int
-    """Tokens of all outputs as they came."""
+    """Tokens of all outputs as they came, and of what functions returned to code, with its replies."""
     tokens: int
-    """Tokens of all outputs as the model read them."""
+    """Tokens of the same as the model read them."""
     tokens_saved: int
     cost_saved: Decimal | None = None
     """US dollars that reading `tokens_saved` once, as uncached input of the session's model, would have cost; None if its

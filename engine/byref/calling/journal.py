@@ -73,6 +73,7 @@ class Entry:
     artifact_row: int | None
     error_kind: str | None
     error: str | None
+    tokens: int
 
 
 Key = tuple[bytes, int]
@@ -90,6 +91,7 @@ _COLUMNS: Final = (
     CallRow.artifact_id,
     CallRow.error_kind,
     CallRow.error,
+    CallRow.tokens,
 )
 _OF_PROGRAM: Final = (
     select(CallRow.digest, CallRow.occurrence, *_COLUMNS)

@@ -302,6 +302,9 @@ class Calls:
 
     def _from_journal(self, call: Call, function: Function, entry: Entry) -> _Under | None:
         """Answer a call that the journal has; return it if it is to be made."""
+        self.tally.calls += entry.state in ("returned", "raised", "refused")
+        self.tally.failed += entry.state in ("raised", "refused")
+        self.tally.tokens += entry.tokens
         match entry.state:
             case "returned":
                 self._answers.append(self._returned(call.number, entry))
@@ -332,7 +335,6 @@ class Calls:
         return None
 
     def _returned(self, number: int, entry: Entry) -> Answer:
-        self.tally.calls += 1
         content_type = entry.content_type or data.JSON
         if entry.result is not None:
             return Returned(number, content_type, journal.unpacked(entry.result))
@@ -384,7 +386,7 @@ class Calls:
             elif row["state"] == "waiting":
                 row_id, id_ = next(rows)
                 self._waiting[call.number] = Entry(
-                    row_id, id_, function.name, row["arguments"], "waiting", None, None, None, None, None, None
+                    row_id, id_, function.name, row["arguments"], "waiting", None, None, None, None, None, None, 0
                 )
             else:
                 self._queue.append(_Under(call.number, function, arguments, next(rows)[0]))

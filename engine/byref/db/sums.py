@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, func, or_, select, update
 
 from byref.db.tables import BlobRow, LedgerRow, SessionRow, TenantRow
 
@@ -53,7 +53,7 @@ _SUMS = (
         LedgerRow.session_id == bindparam("of_session"),
         LedgerRow.step > bindparam("after"),
         LedgerRow.step <= bindparam("through"),
-        LedgerRow.kind.in_(("usage", "output")),
+        or_(LedgerRow.kind.in_(("usage", "output")), LedgerRow.original_tokens.is_not(None)),
     )
     .group_by(LedgerRow.kind)
 )
@@ -98,7 +98,8 @@ def _added(connection: Connection, session_row: int, sums: dict[str, Any], after
             sums["requests"] += row["steps"]
             sums |= {name: int(row[name]) + (sums[name] or 0) for name in USED if row[name] is not None}
         else:
-            sums["outputs"] += row["steps"]
+            if row["kind"] == "output":
+                sums["outputs"] += row["steps"]
             sums |= {name: int(row[name] or 0) + sums[name] for name in ("original_tokens", "tokens")}
     return sums
 

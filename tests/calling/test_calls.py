@@ -1,0 +1,236 @@
+"""Code of a conversation calls functions of the host: what it gets, what the journal has, and what waits for approval."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from byref import AsyncEngine, ConfigurationError, Engine, Function, Session, ToolReply
+
+journaled = pytest.mark.postgresql("the journal's transactions")
+
+
+class Shop:
+    """Functions that remember their calls."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.paid: list[Any] = []
+
+    def get_orders(self, region: str, limit: int = 3) -> list[dict[str, Any]]:
+        """Orders of a region."""
+        self.asked.append((region, limit))
+        if region == "nowhere":
+            raise ValueError("no such region")
+        return [{"id": each, "region": region, "amount": each * 1.5} for each in range(limit)]
+
+    async def refund(self, order: int, why: str = "") -> dict[str, Any]:
+        """Pay back an order."""
+        await asyncio.sleep(0)
+        self.paid.append((order, why))
+        return {"order": order}
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+def open_shop(engine: Engine, tenant: str, shop: Shop) -> Callable[..., Session]:
+    """Opens the same conversation anew, as another process would."""
+
+    def opened(**options: Any) -> Session:
+        refund = Function.of(shop.refund, approval=True, **options)
+        return engine.session("chat", tenant=tenant, functions=[shop.get_orders, refund])
+
+    return opened
+
+
+def run(session: Session, code: str, call_id: str | None = None) -> ToolReply:
+    return session.call("code_interpreter", {"code": code}, call_id=call_id)
+
+
+@journaled
+def test_each_call_is_in_the_ledger_under_its_runs_step(open_shop: Callable[..., Session], shop: Shop) -> None:
+    session = open_shop()
+    code = (
+        "import asyncio\n"
+        "found = await asyncio.gather(*[get_orders(r, limit=400) for r in ['EU', 'nowhere']], return_exceptions=True)\n"
+        "len(found[0])"
+    )
+    reply = run(session, code, "c1")
+    assert not reply.is_error and reply.text.startswith("400")
+    calls = [entry for entry in session.ledger() if entry.kind == "call"]
+    assert [(one.tool, one.step, one.call_id, one.is_error) for one in calls] == [
+        ("get_orders", reply.step, "c1", False),
+        ("get_orders", reply.step, "c1", True),
+    ]
+    assert calls[0].arguments == '{"region":"EU","limit":400}'
+    assert calls[0].original_tokens is not None and calls[0].original_tokens > 4_000
+    assert calls[1].detail["error"] == "ValueError: get_orders(): no such region"
+    assert session.usage().tokens_saved >= calls[0].original_tokens - reply.tokens
+    assert "saved" in str(session.explain("c1"))
+    assert run(session, code, "c1").text == reply.text  # the same reply again, and nothing is called
+    assert len(shop.asked) == 2
+
+
+@journaled
+def test_a_large_result_is_a_variable_of_the_session(open_shop: Callable[..., Session]) -> None:
+    session = open_shop()
+    reply = run(session, "len(get_orders('EU', limit=2000))")
+    assert "get_orders_result" in reply.text
+    assert session.resolve({"rows": "$get_orders_result"})["rows"][1999]["id"] == 1999
+    assert run(session, "sum(o['amount'] for o in get_orders_result)").text.startswith("2998500")
+
+
+@journaled
+def test_a_call_waits_for_approval_and_none_is_made_twice(open_shop: Callable[..., Session], shop: Shop) -> None:
+    code = "orders = get_orders('EU')\npaid = [refund(7), refund(8, why='late')]\n[len(orders), paid]"
+    reply = run(open_shop(), code, "c1")
+    assert reply.step is None and not reply.is_error and "refund(order=7)" in reply.text
+    [first] = reply.pending
+    assert (first.function, first.arguments) == ("refund", {"order": 7})
+    assert shop.paid == [] and len(shop.asked) == 1
+    again = run(open_shop(), code, "c1")
+    assert again.pending == reply.pending
+    assert [one.id for one in open_shop().pending("c1")] == [first.id]
+    second = open_shop().resume("c1", {first.id: True})
+    assert shop.paid == [(7, "")]
+    last = open_shop().resume("c1", {second.pending[0].id: {"order": 9}})
+    assert last.text.startswith('[3,[{"order":7},{"order":9}]]') and last.step is not None
+    assert shop.paid == [(7, ""), (9, "")] and len(shop.asked) == 1
+    assert run(open_shop(), code, "c1").text == last.text
+    assert open_shop().pending() == []
+
+
+def test_several_calls_wait_together_and_a_refusal_is_an_error_in_code(
+    open_shop: Callable[..., Session], shop: Shop
+) -> None:
+    code = (
+        "import asyncio\nfound = await asyncio.gather(refund(1), refund(2), return_exceptions=True)\n"
+        "[f if isinstance(f, dict) else type(f).__name__ for f in found]"
+    )
+    reply = run(open_shop(), code, "c1")
+    one, two = reply.pending
+    done = open_shop().resume("c1", {one.id: False, two.id: True})
+    assert done.text.startswith('["PermissionError",{"order":2}]')
+    assert shop.paid == [(2, "")]
+    states = [entry.detail["outcome"] for entry in open_shop().ledger() if entry.kind == "call"]
+    assert states == ["refused", "returned"]
+
+
+def test_decisions_are_about_the_calls_of_that_code_only(open_shop: Callable[..., Session], shop: Shop) -> None:
+    session = open_shop()
+    [one] = run(session, "refund(1)", "c1").pending
+    [other] = run(session, "refund(2)", "c2").pending
+    for call_id, decisions, words in (
+        ("c1", {other.id: True}, "no call of this code"),
+        ("c3", {one.id: True}, "no code waits"),
+        ("c1", {one.id: {"order": "x"}}, "integer"),
+        ("c1", {one.id: "yes"}, "expected True, False"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            session.resume(call_id, decisions)  # type: ignore[arg-type]
+    assert shop.paid == []
+    assert session.resume("c1", {one.id: True}).text.startswith('{"order":1}')
+    with pytest.raises(ConfigurationError, match="no code waits"):
+        session.resume("c1", {one.id: True})
+
+
+RESULTS = {
+    "a frame": (pd.DataFrame({"a": [1, 2]}), "list(x.a)", "[1,2]"),
+    "a date": (datetime.date(2026, 1, 2), "x.year", "2026"),
+    "text": ('{"a": 1}', "x", '{"a": 1}'),
+    "bytes": (b"abc", "len(x)", "3"),
+    "nothing": (None, "x is None", "True"),
+    "a set": ({1}, "1 in x", "True"),
+}
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+def test_what_a_function_returns_is_what_code_gets(local: Engine, tenant: str, kind: str) -> None:
+    value, code, expected = RESULTS[kind]
+    session = local.session("chat", tenant=tenant, functions=[Function("give", lambda: value)])
+    assert run(session, f"x = give()\n{code}").text.partition("\n")[0] == expected
+
+
+def test_errors_are_words_that_code_can_catch(local: Engine, tenant: str) -> None:
+    class Odd:
+        pass
+
+    def slow() -> None:
+        import time
+
+        time.sleep(1)
+
+    functions = [
+        Function("odd", Odd),
+        Function.of(slow, timeout=0.1),
+        Function("twice", lambda: 1, max_calls=2),
+        Function("fails", lambda: {}["gone"]),
+    ]
+    session = local.session("chat", tenant=tenant, functions=functions)
+    assert "cannot be given to code" in run(session, "odd()").text
+    assert run(session, "slow()").text.startswith("TimeoutError")
+    assert "used up" in run(session, "twice(), twice(), twice()").text
+    assert run(session, "fails()").text.startswith("KeyError")
+
+
+def test_coroutine_functions_run_on_the_hosts_loop(make_sqlite_url: str) -> None:
+    loops: list[object] = []
+
+    async def where() -> int:
+        loops.append(asyncio.get_running_loop())
+        return 1
+
+    async def main() -> None:
+        async with AsyncEngine(make_sqlite_url, create=True) as engine:
+            session = await engine.session("chat", functions=[where])
+            reply = await session.call("code_interpreter", {"code": "where()"})
+            assert reply.text == "1"
+            assert loops == [asyncio.get_running_loop()]
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def make_sqlite_url(tmp_path: Any) -> str:
+    return f"sqlite:///{tmp_path / 'own.db'}"
+
+
+def test_the_description_shows_the_functions_within_a_budget(local: Engine, tenant: str) -> None:
+    many = [Function(f"f{each}", print, description="word " * 40) for each in range(200)]
+    described = local.session("chat", tenant=tenant, functions=many).tools()[0]["function"]["description"]
+    assert "f0()  # word" in described and "more: functions('words') finds them" in described
+    assert len(described) < 8_000
+
+
+BAD = {
+    "a builtin's name": lambda: Function("list", print),
+    "no identifier": lambda: Function("get-orders", print),
+    "a name of the sandbox": lambda: Function("df", print),
+    "nothing to call": lambda: Function("f", 3),  # type: ignore[arg-type]
+    "no schema": lambda: Function("f", print, parameters=[]),  # type: ignore[arg-type]
+    "another schema": lambda: Function("f", print, parameters={"type": "array"}),
+    "no time": lambda: Function("f", print, timeout=0),
+    "no calls": lambda: Function("f", print, max_calls=0),
+    "arguments without names": lambda: Function.of(lambda *args: args, name="f"),
+    "by place only": lambda: Function.of(max),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_function_that_makes_no_sense_is_refused(what: str) -> None:
+    with pytest.raises(ConfigurationError):
+        BAD[what]()
+
+
+def test_two_functions_of_one_name_are_refused(local: Engine, tenant: str) -> None:
+    with pytest.raises(ConfigurationError, match="two of the name"):
+        local.session("chat", tenant=tenant, functions=[Function("f", print), Function("f", print)])
