@@ -203,6 +203,14 @@ def test_cells_that_other_workbooks_lose_are_told(sandbox: Sandbox) -> None:
         assert found.tables and [part.reason for part in found.left_out] == reasons
 
 
+@pytest.mark.parametrize("kind", ['t="str"', 't="n"', ""])
+def test_a_long_number_of_a_formula_keeps_its_digits(sandbox: Sandbox, kind: str) -> None:
+    """polars#19169: a formula that refers to a number stored as text."""
+    head = '<row r="1"><c r="A1" t="inlineStr"><is><t>n</t></is></c></row>'
+    body = f'<row r="2"><c r="A2" {kind}><f>Sheet1!A2</f><v>-8086931554011838357</v></c></row>'
+    assert records(only(sandbox.tables(xlsx(head + body)))) == [{"n": "-8086931554011838357"}]
+
+
 def test_records_of_binary_sheets_are_counted() -> None:
     row, error = b"\x00\x04\0\0\0\0", b"\x03\x09" + b"\0" * 8 + b"\x2a"
     long = b"\x9c\x01\x80\x01" + b"\x03" * 128  # a kind of two bytes, a length of two
