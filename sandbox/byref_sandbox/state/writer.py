@@ -239,6 +239,8 @@ class Writer(pickle.Pickler):
             return self._array(obj)
         if (reduce := _REDUCERS.get(kind)) is not None:
             return reduce(self, obj)
+        if kind in self._layouts:  # of which there may be many
+            return self._instance(obj, kind)
         if kind.__module__ in drawings.OF_DISTRIBUTIONS and not self._is_user_class(kind):
             if kind.__name__ in _FROZEN and kind in known.drawn:
                 return self._distribution(obj)
