@@ -21,6 +21,10 @@ WHOLE_BYTES: Final = 1 << 18
 _END_BYTES: Final = 1 << 15
 """Bytes of records at each end of a longer one."""
 _SAMPLES: Final = 32
+"""Most records between the first and the last that are looked at."""
+_SAMPLED_CELLS: Final = 1 << 15
+"""About how many cells such records have together: of a table of many columns they are fewer."""
+_LEAST_SAMPLES: Final = 4
 _BINARY_WITHIN: Final = 1 << 13
 """Bytes at the beginning of what is not UTF-8 in which a NUL says that it is no text in another encoding."""
 _AROUND: Final = 80
@@ -105,7 +109,8 @@ def _described(source: bytes, found: Recognised, read_as: reading.Reading) -> De
 
 def _rows(source: bytes, table: Table, read_as: reading.Table) -> list[dict[str, Any]] | Rows:
     """Return a table's first, last and some other records, with what is known of all; of a short table, all of them."""
-    places = reading.places(read_as, source, _SAMPLES)
+    count = max(_LEAST_SAMPLES, min(_SAMPLES, _SAMPLED_CELLS // len(table.names)))
+    places = reading.places(read_as, source, count)
     if not places:
         return reading.records(read_as, source)
     head = reading.records_at(read_as, source, places[0], _END_BYTES)
