@@ -196,7 +196,7 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
         if header is None:
             body = lines[at].end
         layout = layout._replace(is_grid=_is_grid(data, body))
-    end, number = _end(data, body, lines[at].number, layout, parts)
+    end, number = _end(data, body, lines[at].number + data.count(b"\n", lines[at].start, body), layout, parts)
     last = next(part for part in reversed(parts.made) if part.kind in ("records", "rule", "header"))
     return made(layout.format, header, layout.width, parts, Drawn(body, last.end, layout), data), end, number
 
@@ -229,7 +229,7 @@ def _end(data: bytes, body: int, number: int, layout: Layout, parts: Parts) -> t
     """Add the records and what follows them to the parts; returns where that ends, and the number of the line there."""
     at, footers = body, 0
     in_footer = False
-    for line in lines_of(data, body, data.count(b"\n", 0, body) + 1):
+    for line in lines_of(data, body, number):
         text = line.text
         is_row = not in_footer and _is_row(text, layout)
         if is_row:
@@ -289,14 +289,19 @@ class Drawn(msgspec.Struct, frozen=True, tag="drawn"):
 
     def rows(self, source: bytes, names: Sequence[str]) -> Iterator[Row]:
         """Read the records once more."""
-        return _rows(source, self.start, self.end, self.layout)
+        try:
+            yield from _rows(source, self.start, self.end, self.layout)
+        except Unbalanced as unbalanced:  # only then is it worth counting what may be many tables before this one
+            before, line = source.count(b"\n", 0, self.start), unbalanced.problem.line or 0
+            unbalanced.problem = replace(unbalanced.problem, line=before + line)
+            raise
 
 
 def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
     open_row: list[str] | None = None
     were: list[bool] = []
     """Which cells of the open row go on in the next line."""
-    for line in lines_of(data[:end] if end < len(data) else data, start, data.count(b"\n", 0, start) + 1):
+    for line in lines_of(data, start, stop=end):
         if line.is_blank:
             continue
         if layout.format != "markdown" and _is_rule(line.text):

@@ -41,10 +41,11 @@ class Unbalanced(Exception):
         self.problem = NotATable(reason, line.number, column)
 
 
-def lines_of(data: bytes, start: int = 0, number: int = 1) -> Iterator[Line]:
-    """The lines of a text in UTF-8, from one that begins at `start` and has this number."""
-    while start < len(data):
-        end = data.find(b"\n", start) + 1 or len(data)
+def lines_of(data: bytes, start: int = 0, number: int = 1, stop: int | None = None) -> Iterator[Line]:
+    """The lines of a text in UTF-8, from one that begins at `start` and has this number; up to `stop`, or all."""
+    stop = len(data) if stop is None else stop
+    while start < stop:
+        end = data.find(b"\n", start, stop) + 1 or stop
         part = data[start:end]
         try:
             text = part.decode("utf-8", "surrogatepass")

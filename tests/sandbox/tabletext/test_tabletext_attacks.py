@@ -252,3 +252,10 @@ def test_a_line_with_nothing_below_the_first_name_is_not_shifted() -> None:
     found = recognise(text)
     rows = [list(row) for row in found.tables[0].records()] if isinstance(found, Recognised) else []
     assert all(row[1:] != ["01/02/2019", "gamma", "x", "64032"] for row in rows)
+
+
+def test_the_line_of_a_fault_is_that_of_the_text() -> None:
+    """Also behind many tables, whose lines nobody counts again for each of them."""
+    table = " a | b \n---+---\n 1 | 2\n(1 row)\n\n"
+    found = recognise(table * 300 + " a | b \n---+---\n 1 | 2 | 3\n")
+    assert isinstance(found, NotATable) and found.line == 1_503
