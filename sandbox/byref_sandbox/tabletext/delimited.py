@@ -521,7 +521,11 @@ def _written(values: Sequence[str]) -> Sequence[str]:
         shown = written.split(",") if written else []
     except (msgspec.DecodeError, UnicodeEncodeError):  # `.5`, a blank cell
         shown = []
-    return shown if len(shown) == len(values) else [repr(float(value)) if value.strip() else value for value in values]
+    return (
+        shown
+        if len(shown) == len(values)
+        else [repr(float(value.strip())) if value.strip() else value for value in values]
+    )
 
 
 class Span(msgspec.Struct, array_like=True, frozen=True):

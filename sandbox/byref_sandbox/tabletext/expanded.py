@@ -37,8 +37,13 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
         else:
             parts.add("records", line.start, line.end)
     try:
-        names = list(dict.fromkeys(name for record in _records(data) for name, _ in record))
-        return (made("expanded", names, len(names), parts, Expanded(), data),)
+        names, records, members = dict[str, None](), 0, 0
+        for record in _records(data):
+            names.update(dict.fromkeys(name for name, _ in record))
+            records, members = records + 1, members + len(record)
+        if records * len(names) > 1_000_000 + members * 20:
+            return NotATable(f"its {records:,} records have {len(names):,} different members, few of them in common")
+        return (made("expanded", list(names), len(names), parts, Expanded(), data),)
     except Unbalanced as unbalanced:
         return unbalanced.problem
 
