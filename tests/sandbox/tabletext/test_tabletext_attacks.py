@@ -213,6 +213,7 @@ def test_whatever_is_a_table_is_read_alike_in_every_way(first: int) -> None:
         # A byte order mark in a cell, blanks that only Python knows, and names that no JSON may have.
         "id|n\n" + "".join(f"\ufeffx{n}|{n}\n" for n in range(20)),
         "id,n\n" + "".join(f"{n},{n}\n" for n in range(20)) + "20,\x1c\r5\n",
+        "id,n\n" + "".join(f"{n},0.123456789\n" for n in range(20)) + "20,\x1c1\n21,\x1c1.25\n",
         "a\ud800,b\n" + "".join(f"x{n},{n}\n" for n in range(20)),
         # The sample ends inside of a character.
         "─" * 30_000 + "\n1,2\n3,4\n",
@@ -259,3 +260,12 @@ def test_the_line_of_a_fault_is_that_of_the_text() -> None:
     table = " a | b \n---+---\n 1 | 2\n(1 row)\n\n"
     found = recognise(table * 300 + " id | name \n----+------\n  1 | long.\n    |.er\n")
     assert isinstance(found, NotATable) and found.line == 1_504
+
+
+def test_records_with_ever_new_members_stay_text() -> None:
+    """A table has a cell for each name in each record: of so many names most cells would be empty."""
+    text = "".join(f"-[ RECORD {number} ]\nc{number} | x\n" for number in range(1, 1_101))
+    found = recognise(text)
+    assert isinstance(found, NotATable) and "1,100 different members" in found.reason
+    some = recognise("".join(f"-[ RECORD {number} ]\nc{number % 9} | x\n" for number in range(1, 1_101)))
+    assert isinstance(some, Recognised) and some.tables[0].rows == 1_100
