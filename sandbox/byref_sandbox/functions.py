@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
+MAX_CALLS_AT_ONCE: Final = 10_000
+"""Calls of a run that nobody has answered yet."""
 MAX_NAME_CHARS: Final = 200
+"""Characters of a function's name in a call."""
 MAX_MESSAGE_CHARS: Final = 4_000
 """Characters of an error's text that reach the code."""
 FRAMING_BYTES: Final = 4_096
 """Bytes of a message in addition to its arguments or its data."""
+MAX_DATA_BYTES: Final = (1 << 32) - FRAMING_BYTES
+"""Bytes of a result: the length of a message has four bytes."""
 _LENGTH: Final = struct.Struct("!I")
 
 ParameterKind = Literal["positional", "either", "keyword", "further"]
@@ -59,9 +64,9 @@ class Stub(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="call"):
     """Run to host: the code has called a function."""
 
-    number: int
+    number: Annotated[int, msgspec.Meta(ge=0)]
     """That of the call within the run, from 0 on without a gap."""
-    function: str
+    function: Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
     arguments: bytes
     """A JSON object: arguments by the names of their parameters."""
     is_awaited: bool
@@ -109,10 +114,13 @@ class Callee(Protocol):
         """Return a descriptor that is readable while `answers` would return something."""
 
     def answers(self) -> Sequence[Answer]:
-        """Return the answers that are there and have not been returned yet."""
+        """Return answers that are there and have not been returned yet.
+
+        While much of what was returned has not been sent, because the run does not read it, this is not called.
+        """
 
     def patience(self) -> float:
-        """Return the seconds after which `answers` wants to be called even if nothing happens."""
+        """Return the seconds after which `answers` is to be called even if nothing happens."""
 
     def waits_for_ever(self) -> bool:
         """Tell whether none of the calls under way will be answered in this run, which waits for them. Then the run is ended."""
@@ -143,13 +151,24 @@ class Messages(Generic[_Message]):
             if len(self._buffer) < end:
                 break
             try:
-                with memoryview(self._buffer) as view:
-                    found.append(self._decoder.decode(view[start + _LENGTH.size : end]))
+                with memoryview(self._buffer) as view, view[start + _LENGTH.size : end] as message:
+                    if length > FRAMING_BYTES:
+                        _check_texts(message)
+                    found.append(self._decoder.decode(message))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise Malformed(str(error)) from None
             start = end
         del self._buffer[:start]
         return found
+
+
+def _check_texts(message: memoryview) -> None:
+    """Raise Malformed of a message that is long without bytes that are long: as `str`, a text may take four times its bytes."""
+    if (
+        sum(len(memoryview(field)) for field in _FIELDS.decode(message) if memoryview(field)[0] not in _BYTES)
+        > FRAMING_BYTES
+    ):
+        raise Malformed("a message whose texts are too long")
 
 
 def from_run(max_bytes: int) -> Messages[Call | Waiting]:
@@ -171,3 +190,6 @@ def pack(message: Call | Waiting | Answer) -> bytearray:
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_FIELDS: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_BYTES: Final = range(0xC4, 0xC7)
+"""The first byte of a field that is bytes, in msgpack."""

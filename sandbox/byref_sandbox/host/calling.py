@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import socket
 from collections import deque
 
 from byref_sandbox import functions, wire
-from byref_sandbox.functions import Call, Callee, Malformed
+from byref_sandbox.functions import MAX_CALLS_AT_ONCE, Answer, Call, Callee, Malformed, Raised, Returned
+from byref_sandbox.jsontext import encodable
 
-MAX_CALLS_AT_ONCE = 10_000
-"""Calls of a run that nobody has answered yet."""
+MAX_UNSENT_BYTES = 64 << 20
+"""While more bytes of answers than these wait for a run that does not read them, no further answer is taken."""
 
 
 class Calling:
     """Hands a run's calls to whoever answers them, and the answers to the run. Neither side can make it wait.
 
-    Raises Broken of what is no message.
+    Raises Broken of what is no message, and of more messages than a run has reason to send.
     """
 
     def __init__(self, line: socket.socket, callee: Callee, max_bytes: int) -> None:
@@ -26,8 +28,13 @@ class Calling:
         self._callee = callee
         self._reader = functions.from_run(max_bytes)
         self._number = 0
+        self._waits = 0
+        """How often the run has said that it waits."""
         self._open: set[int] = set()
-        self._leaving: deque[memoryview] = deque()
+        self._unsent: deque[Answer] = deque()
+        self._unsent_bytes = 0
+        self._leaving = memoryview(b"")
+        """What is left of the answer that is being sent."""
         self._has_ended = False
         self.is_suspended = False
         """The run waits for what will not be answered: it is to be ended."""
@@ -39,12 +46,17 @@ class Calling:
 
     def patience(self) -> float:
         """Return the seconds after which `handle` wants to be called even if nothing happens."""
-        return self._callee.patience()
+        return math.inf if self._is_full else max(0.0, self._callee.patience())
+
+    @property
+    def _is_full(self) -> bool:
+        return self._unsent_bytes > MAX_UNSENT_BYTES
 
     def _watch(self, poll: select.poll) -> None:
-        if self._has_ended:
-            return
-        poll.register(self._line, select.POLLIN | (select.POLLOUT if self._leaving else 0))
+        # An end that nobody reads from now would be ready for ever.
+        poll.register(self._callee.fileno(), 0 if self._is_full else select.POLLIN)
+        if not self._has_ended:
+            poll.register(self._line, select.POLLIN | (select.POLLOUT if self._unsent_bytes else 0))
 
     def handle(self, ready: dict[int, int], poll: select.poll) -> None:
         """Do what the poll says can be done."""
@@ -63,6 +75,7 @@ class Calling:
             data = b""
         if not data:
             self._has_ended = True
+            self._forget()
             poll.unregister(self._line)
             return
         calls: list[Call] = []
@@ -71,6 +84,10 @@ class Calling:
             for message in self._reader.feed(data):
                 if not isinstance(message, Call):
                     waits = True
+                    self._waits += 1
+                    # It says so once after a call, and once after an answer to one.
+                    if self._waits > 2 * self._number + 1:
+                        raise Malformed("it says again and again that it waits")
                     continue
                 if message.number != self._number:
                     raise Malformed("a call that has another number than the next")
@@ -85,26 +102,53 @@ class Calling:
         if calls:
             self._callee.begin(calls)
             self._answer()
-        if waits and self._open and not self._leaving and self._callee.waits_for_ever():
+        if waits and self._open and not self._unsent_bytes and self._callee.waits_for_ever():
             self.is_suspended = True
 
     def _answer(self) -> None:
+        """Take answers, as far as there is room for them. Where nobody reads them any more they are taken all the same: a callee
+        may have to write them down.
+        """
+        if self._is_full:
+            return
         for answer in self._callee.answers():
             if answer.number in self._open:
                 self._open.discard(answer.number)
-                self._leaving.append(memoryview(functions.pack(answer)))
+                if not self._has_ended:
+                    self._unsent.append(answer)
+                    self._unsent_bytes += _size(answer)
 
     def _send(self) -> None:
-        while self._leaving and not self._has_ended:
-            first = self._leaving[0]
+        while self._unsent_bytes:
+            if not self._leaving:
+                answer = self._unsent.popleft()
+                self._leaving = memoryview(_packed(answer))
+                self._unsent_bytes += len(self._leaving) - _size(answer)
             try:
-                sent = os.write(self._line.fileno(), first)
+                sent = os.write(self._line.fileno(), self._leaving)
             except BlockingIOError:
                 return
             except OSError:  # the run has closed its end: what it says, or the news of its end, comes by itself
-                self._leaving.clear()
+                self._forget()
                 return
-            if sent == len(first):
-                self._leaving.popleft()
-            else:
-                self._leaving[0] = first[sent:]
+            self._leaving = self._leaving[sent:]
+            self._unsent_bytes -= sent
+
+    def _forget(self) -> None:
+        self._unsent.clear()
+        self._leaving, self._unsent_bytes = memoryview(b""), 0
+
+
+def _size(answer: Answer) -> int:
+    """Return about how many bytes an answer takes; never 0."""
+    return 100 + len(answer.data if isinstance(answer, Returned) else answer.message)
+
+
+def _packed(answer: Answer) -> bytearray:
+    """Return an answer as it is sent: without what cannot be, which a function may have said."""
+    if isinstance(answer, Returned) and len(answer.data) > functions.MAX_DATA_BYTES:
+        answer = Raised(answer.number, "FunctionError", f"its result is larger than {functions.MAX_DATA_BYTES:,} bytes")
+    if isinstance(answer, Raised):
+        message = encodable(answer.message[: functions.MAX_MESSAGE_CHARS])
+        answer = Raised(answer.number, answer.kind, message[: functions.MAX_MESSAGE_CHARS])
+    return functions.pack(answer)

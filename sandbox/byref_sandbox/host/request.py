@@ -95,11 +95,12 @@ def code_request(
     # Names of the session may be functions that call the host's.
     uses_session = code.uses.may_read_all or not session.all_names.isdisjoint(wanted)
     keeps = keeps or uses_session
+    functions = [*stubs] if uses_session or _names_one(code, stubs) else []
     request = wire.Request(
         mode=mode,
         # Written as escapes, lone surrogates mean the same in a string literal; elsewhere in code they are refused.
         source=encodable(code),
-        terms=_terms(limits, waits=bool(stubs)),
+        terms=_terms(limits, waits=bool(functions)),
         payloads=payloads.all,
         variables=bound,
         state=session.request(payloads) if keeps else None,
@@ -116,7 +117,7 @@ def code_request(
         libraries=needed_libraries,
         changed=[FRAME + each.name if each.is_table else each.name for each in changed],
         is_reading=is_reading,
-        functions=[*stubs] if uses_session or _names_one(code, stubs) else [],
+        functions=functions,
         without=list(without),
     )
     return request, payloads.loads

@@ -37,6 +37,8 @@ class Calls:
         self._max_bytes = max_bytes
         self._pauses = pauses
         self._number = 0
+        self._open = 0
+        """Calls that were not answered yet."""
         self._reader = functions.from_host()
         self._came: list[Came] = []
         self._is_told = False
@@ -44,6 +46,10 @@ class Calls:
 
     def send(self, function: str, arguments: Mapping[str, object], *, is_awaited: bool) -> int:
         """Send a call and return its number; raise ValueError of arguments that are no data, or too much."""
+        if self._open >= functions.MAX_CALLS_AT_ONCE:
+            raise ValueError(
+                f"{function}(): {self._open:,} calls are under way; await some of them before there are more"
+            )
         try:
             packed = values.to_json(dict(arguments))
         except values.NotData as error:
@@ -51,6 +57,7 @@ class Calls:
         if len(packed) > self._max_bytes:
             raise ValueError(f"{function}(): its arguments take {len(packed):,} bytes; at most {self._max_bytes:,} may")
         number, self._number = self._number, self._number + 1
+        self._open += 1
         self._is_told = not is_awaited
         self._write(functions.Call(number, function, packed, is_awaited))
         return number
@@ -74,6 +81,7 @@ class Calls:
                 raise ConnectionError("the host no longer answers")
             for answer in self._reader.feed(part):
                 self._is_told = False
+                self._open -= 1
                 self._came.append(_came(answer))
         came, self._came = self._came, []
         return came
