@@ -15,6 +15,7 @@ from adapter_shop import BIG
 from drivers.langchain import scripted
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import (
+    AgentMiddleware,
     HumanInTheLoopMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
@@ -501,3 +502,78 @@ def test_a_chat_models_profile_says_how_large_its_window_is(engine: Engine, tena
     model = scripted("Done.", model="nobody-knows-it", profile={"max_input_tokens": 55_000})
     create_agent(model, middleware=[ByrefMiddleware(engine, tenant=tenant)]).invoke(ASK, thread())
     assert engine.session("chat-42", tenant=tenant).context_window == 55_000
+
+
+@tool
+def search_orders(region: str, runtime: ToolRuntime, limit: int = 3) -> list[dict[str, Any]]:
+    """Find orders of a region."""
+    assert runtime.config["configurable"]["thread_id"] and runtime.tool_call_id
+    return [{"region": region, "total": n} for n in range(limit)]
+
+
+@tool
+def search_user() -> str:
+    """Ask the user where to search."""
+    return str(interrupt("Where?"))
+
+
+GATHER = (
+    "import asyncio\n"
+    "found = await asyncio.gather(*[search_orders(r, limit=2_000) for r in ('EU', 'US')])\n"
+    "sum(o['total'] for orders in found for o in orders)"
+)
+REFUSED = "try:\n    {}\nexcept PermissionError as error:\n    print(error)"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_code_calls_the_agents_tools_through_its_tool_node(
+    engine: Engine, tenant: str, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    described: list[str] = []
+
+    class Trace(BaseCallbackHandler):
+        def on_tool_start(self, serialized: Any, input_str: str, **kwargs: Any) -> None:
+            seen.append(serialized["name"])
+
+    class Look(AgentMiddleware[Any, Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            described.extend(one.description for one in request.tools if one.name == "code_interpreter")
+            return handler(request)
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            described.extend(one.description for one in request.tools if one.name == "code_interpreter")
+            return await handler(request)
+
+    model = scripted(
+        [call("code_interpreter", code=GATHER)],
+        [call("code_interpreter", code=REFUSED.format("search_user()"))],
+        [call("code_interpreter", code="refund([1])")],
+        "Done.",
+    )
+    by = ByrefMiddleware(engine, tenant=tenant, code_functions=["search_*", "find_*"])
+    agent = create_agent(model, [search_orders, search_user, refund], middleware=[by, Look()])
+    state = asyncio.run(run(agent, ASK, {**thread(), "callbacks": [Trace()]}, mode))
+    first, second, third = (str(one.content) for one in state["messages"] if isinstance(one, ToolMessage))
+    assert first.startswith("3998000")
+    assert "asks its user" in second and "NameError" in third
+    assert seen.count("search_orders") == 2
+    assert "search_orders(region: str, limit: int = 3)  # Find orders of a region." in described[0]
+    assert "refund(" not in described[0] and len(set(described)) == 1
+    assert caplog.text.count("'find_*' matches none") == 1
+    calls = [one for one in engine.session("chat-42", tenant=tenant).ledger() if one.kind == "call"]
+    assert [one.tool for one in calls] == ["search_orders", "search_orders", "search_user"]
+
+
+@pytest.mark.parametrize(
+    ("approval", "expected"), [(None, "call the tool itself"), (["search_*"], "call the tool itself"), ([], "3")]
+)
+def test_code_does_not_call_what_a_human_in_the_loop_is_asked_about(
+    engine: Engine, tenant: str, approval: list[str] | None, expected: str
+) -> None:
+    model = scripted([call("code_interpreter", code=REFUSED.format("print(len(search_orders('EU')))"))], "Done.")
+    by = ByrefMiddleware(engine, tenant=tenant, code_functions=["search_*"], code_approval=approval)
+    asking = HumanInTheLoopMiddleware({"search_orders": True})
+    agent = create_agent(model, [search_orders], middleware=[asking, by], checkpointer=InMemorySaver())
+    given = answers(agent.invoke(ASK, thread(f"{tenant}-{expected}")))
+    assert expected in str(given["code_interpreter"].content)

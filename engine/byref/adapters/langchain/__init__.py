@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from byref.adapters.common.conversations import Conversations, Name, Recent, running
 from byref.adapters.common.extras import missing
+from byref.adapters.common.functions import CodeFunctions, session_with
 from byref.conversation.result import ToolReply, sendable
 from byref.engine import Engine
 from byref.errors import ConfigurationError, StorageFailure, ToolError
 from byref.policy import Policy
 from byref.references.arguments import as_object
 from byref.session import Session
+from byref.tools.code import CODE_INTERPRETER
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -27,6 +30,7 @@ try:
 except ImportError as error:
     raise missing("byref.adapters.langchain", "langchain", "langchain") from error
 
+from byref.adapters.langchain.code import CodeTools, in_code, schema_of
 from byref.adapters.langchain.requests import (
     Messages,
     instructed,
@@ -49,15 +53,15 @@ logger = logging.getLogger("byref")
 class ByrefTool(BaseTool):
     """One of byref's own tools; it works in the conversation of the run that calls it, and its answers are never gated."""
 
-    answer: Callable[[str, Any, str | None], ToolReply]
+    answer: Callable[[str, Any, str | None, AbstractEventLoop | None], ToolReply]
     args_schema: dict[str, Any]
 
     def _to_args_and_kwargs(self, tool_input: Any, tool_call_id: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Pass the model's arguments on unchanged: byref corrects them, or tells the model what is wrong."""
         return (tool_input, tool_call_id), {}
 
-    def _run(self, arguments: Any, call_id: str | None) -> Any:
-        reply = self.answer(self.name, arguments, call_id)
+    def _run(self, arguments: Any, call_id: str | None, loop: AbstractEventLoop | None = None) -> Any:
+        reply = self.answer(self.name, arguments, call_id, loop)
         content: Any = sendable(reply.content)
         if isinstance(content, list):
             content = [block_of(block) for block in content]
@@ -68,7 +72,7 @@ class ByrefTool(BaseTool):
         )
 
     async def _arun(self, arguments: Any, call_id: str | None) -> Any:
-        return await asyncio.to_thread(self._run, arguments, call_id)
+        return await asyncio.to_thread(self._run, arguments, call_id, asyncio.get_running_loop())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,11 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
     be functions of the run's `Runtime`. The defaults of `model` and `context_window` are those of each request's chat model.
     `policy` and `tools` are those of `Engine.session`.
 
+    `code_functions` are patterns of names (`["search_*"]`): code of `code_interpreter` may call those tools of the agent as
+    functions. The calls go through the agent's tool node and the middlewares listed after this one. A tool about which the agent asks
+    somebody first is refused in code, and the model told to call the tool itself: those that `code_approval` names by patterns, and
+    without it all tools of an agent with a HumanInTheLoopMiddleware; a tool that calls `interrupt()` too.
+
     In a LangGraph graph of your own, use the parts: `ToolNode([*mine, *byref.tools], wrap_tool_call=byref.wrap_tool_call,
     awrap_tool_call=byref.awrap_tool_call)`, and `byref.record_usage(answer)` after each call of the model.
 
@@ -114,9 +123,13 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         context_window: int | None = None,
         policy: Policy | None = None,
         tools: Sequence[str] | None = None,
+        code_functions: Sequence[str] = (),
+        code_approval: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
         self._conversations = Conversations(engine, policy, tools)
+        approval = None if code_approval is None else CodeFunctions(code_approval, argument="code_approval")
+        self._code = CodeTools(CodeFunctions(code_functions), approval, self._conversations)
         self._tenant, self._session = tenant, session
         self._model, self._window = model, context_window
         self._models: Recent[Name, tuple[str | None, int | None]] = Recent()
@@ -157,7 +170,15 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Handled]) -> Any:
         """Resolve references in a call's arguments, run the tool, and put what the model reads into its message."""
         if isinstance(request.tool, ByrefTool):
-            return handler(request)
+            if not self._has_functions(request):
+                return handler(request)
+            token = in_code.set(
+                self._code.of(self._others(request.runtime.tools), request, self._conversation(), handler)
+            )
+            try:
+                return handler(request)
+            finally:
+                in_code.reset(token)
         call = self._called(request)
         if isinstance(call, ToolMessage):
             return call
@@ -170,7 +191,14 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> Any:
         """Do the same, awaited; no work of byref runs on the event loop."""
         if isinstance(request.tool, ByrefTool):
-            return await handler(request)
+            if not self._has_functions(request):
+                return await handler(request)
+            tools = self._others(request.runtime.tools)
+            token = in_code.set(self._code.awaited(tools, request, self._conversation(), handler))
+            try:
+                return await handler(request)
+            finally:
+                in_code.reset(token)
         call = await asyncio.to_thread(self._called, request)
         if isinstance(call, ToolMessage):
             return call
@@ -225,8 +253,18 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
             self._models.put(name, asked)
         return session
 
-    def _answer(self, tool: str, arguments: Any, call_id: str | None) -> ToolReply:
-        return self._conversations.call(self._opened(self._conversation()), tool, arguments, call_id)
+    def _answer(self, tool: str, arguments: Any, call_id: str | None, loop: AbstractEventLoop | None) -> ToolReply:
+        session = self._opened(self._conversation())
+        if session is not None and (functions := in_code.get()):
+            session = session_with(session, functions, loop)
+        return self._conversations.call(session, tool, arguments, call_id)
+
+    def _has_functions(self, request: ToolCallRequest) -> bool:
+        return bool(self._code) and request.tool_call["name"] == CODE_INTERPRETER.name
+
+    def _others(self, tools: Iterable[object]) -> list[BaseTool]:
+        """Return the agent's tools among these, byref's own left out."""
+        return [tool for tool in tools if isinstance(tool, BaseTool) and not isinstance(tool, ByrefTool)]
 
     def _called(self, request: ToolCallRequest) -> Call | ToolMessage:
         """Return a call with its references resolved, or the model's answer to a reference that fails."""
@@ -237,7 +275,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         try:
             call.arguments = as_object(
                 self._conversations.arguments(
-                    session, written["args"], _schema_of(request.tool), tool=written["name"], call_id=written["id"]
+                    session, written["args"], schema_of(request.tool), tool=written["name"], call_id=written["id"]
                 )
             )
         except ToolError as error:
@@ -254,6 +292,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
             for tool in request.tools
             if not isinstance(tool, ByrefTool) or session is None or session.owns(tool.name)
         ]
+        tools = self._described(session, tools)
         direct = {tool.name for tool in tools if isinstance(tool, BaseTool) and tool.return_direct}
         messages = Messages(request.messages)
         for message in request.messages:
@@ -267,6 +306,19 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         system = instructed(request.system_message, messages.shown)
         ready = request.override(tools=tools, messages=messages.shown, system_message=system)
         return _Asked(ready, session, is_leading, messages)
+
+    def _described(self, session: Session | None, tools: list[Any]) -> list[Any]:
+        """Return the tools, of which code_interpreter's description shows the functions that code may call."""
+        functions = self._code.shown(self._others(tools)) if self._code and session is not None else ()
+        if session is None or not functions:
+            return tools
+        texts = {one["name"]: one["description"] for one in session_with(session, functions).tools("mcp")}
+        return [
+            tool.model_copy(update={"description": texts.get(tool.name, tool.description)})
+            if isinstance(tool, ByrefTool)
+            else tool
+            for tool in tools
+        ]
 
     def _reminder(self, session: Session, messages: list[AnyMessage], summary: AnyMessage, is_leading: bool) -> str:
         try:
@@ -286,14 +338,3 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
                     f"the agent has a tool {name!r} of its own, in the place of byref's: rename it, or leave byref's out "
                     "by ByrefMiddleware(tools=[…])"
                 )
-
-
-def _schema_of(tool: BaseTool | None) -> dict[str, Any] | None:
-    """Return the JSON Schema of a tool's arguments; None for a tool that another middleware adds during the run."""
-    if tool is None:
-        return None
-    kind: Any = tool.tool_call_schema  # a JSON Schema, or a class of pydantic 1 or 2
-    if isinstance(kind, dict):
-        return kind
-    schema: dict[str, Any] = (kind.model_json_schema if hasattr(kind, "model_json_schema") else kind.schema)()
-    return schema

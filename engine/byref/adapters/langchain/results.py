@@ -71,6 +71,11 @@ class Call:
             return self._read_message(output, self._raw(output))
         return [self._handled(item) for item in output] if isinstance(output, list) else self._handled(output)
 
+    def value_of(self, message: ToolMessage) -> object:
+        """Return what the tool returned, or the content of its message if a middleware changed that, or if it says the same."""
+        raw = self._raw(message)
+        return message.content if raw is None else raw[0]
+
     def refused(self, text: str) -> ToolMessage:
         """Return the answer to a call whose tool is not run."""
         call = self.request.tool_call

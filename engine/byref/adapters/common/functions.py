@@ -1,0 +1,218 @@
+"""A framework's own tools as functions that code may call: chosen by patterns, called through the framework, read as data."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import keyword
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from byref.content import Media, formats, to_block
+from byref.errors import ConfigurationError, shown
+from byref.functions import MAX_DESCRIPTION_CHARS, MAX_FUNCTIONS, Function, check_name
+from byref.session import Session
+
+logger = logging.getLogger("byref")
+
+MAX_NAME_CHARS: Final = 64
+ASKS_FIRST: Final = "Needs approval: call the tool itself, not from code."
+"""How the description of a function begins that code cannot call, because the framework asks somebody before each call."""
+
+
+class FunctionError(Exception):
+    """The error that a tool gave in place of a result. Code gets its text as a `FunctionError` of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkTool:
+    """A tool of a framework's that code may be given.
+
+    `call` is called with the arguments, in a thread, or awaited on the run's event loop if it is a coroutine function. It goes
+    through the framework, whose hooks and traces see it. It returns what the tool gave, which `as_data` reads.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    """The JSON Schema of the arguments."""
+    call: Callable[[dict[str, Any]], Any]
+    asks: bool = False
+    """Whether the framework asks somebody before each call. Code cannot call such a tool; the model can."""
+    returns: Mapping[str, Any] | None = None
+
+
+class CodeFunctions:
+    """The patterns of an adapter's `code_functions=`, as `fnmatch` reads them. Thread-safe.
+
+    Raises:
+        ConfigurationError: the patterns are no list of texts.
+    """
+
+    def __init__(self, patterns: Sequence[str] = (), *, argument: str = "code_functions") -> None:
+        if isinstance(patterns, str | bytes) or not isinstance(patterns, Iterable):
+            raise ConfigurationError(f'{argument}={shown(patterns)}: expected a list of patterns, such as ["search_*"]')
+        self._patterns = tuple(patterns)
+        for one in self._patterns:
+            if not isinstance(one, str) or not one:
+                raise ConfigurationError(f'{argument}: {shown(one)}: expected the pattern of names, such as "search_*"')
+        self._argument = argument
+        self._told: set[str] = set()
+
+    def __bool__(self) -> bool:
+        """Whether any tool may be chosen."""
+        return bool(self._patterns)
+
+    def has(self, name: str) -> bool:
+        """Tell whether a tool of this name is chosen."""
+        return any(fnmatchcase(name, pattern) for pattern in self._patterns)
+
+    def of(self, tools: Iterable[FrameworkTool]) -> tuple[Function, ...]:
+        """Return functions of the tools that are chosen, in their order.
+
+        A pattern that matches none of the tools, and a tool that cannot be a function, is told once in the log.
+        """
+        if not self._patterns:
+            return ()
+        given = list(tools)
+        for pattern in self._patterns:
+            if not any(fnmatchcase(tool.name, pattern) for tool in given):
+                self._tell(pattern, f"{self._argument}: the pattern {pattern!r} matches none of the tools")
+        made: dict[str, Function] = {}
+        for tool in given:
+            if not self.has(tool.name):
+                continue
+            name = python_name(tool.name)
+            if name in made:
+                self._tell(
+                    f"{tool.name} twice", f"the tool {tool.name!r} is no function: another has the name {name!r}"
+                )
+            elif len(made) == MAX_FUNCTIONS:
+                self._tell(
+                    "too many", f"{self._argument}: more than {MAX_FUNCTIONS:,} tools match; the others are left out"
+                )
+            else:
+                try:
+                    made[name] = _function(name, tool)
+                except ConfigurationError as error:
+                    self._tell(f"{tool.name} none", f"the tool {tool.name!r} is no function of code: {error}")
+        return tuple(made.values())
+
+    def _tell(self, key: str, text: str) -> None:
+        if key not in self._told:
+            self._told.add(key)
+            logger.warning("%s", text)
+
+
+def session_with(
+    session: Session, functions: Sequence[Function], loop: asyncio.AbstractEventLoop | None = None
+) -> Session:
+    """Return the session with further functions for its code; one that it has already stays. Coroutines run on `loop`."""
+    scope = session._scope
+    there = {one.name for one in scope.functions}
+    added = [one for one in functions if one.name not in there]
+    return Session(replace(scope, functions=(*scope.functions, *added), loop=loop or scope.loop))
+
+
+def python_name(name: str) -> str:
+    """Return the name by which code calls a tool: a Python identifier. What Python has a meaning for gets `_tool` behind it."""
+    made = re.sub(r"[^A-Za-z0-9_]", "_", name).strip("_") or "tool"
+    if made[0].isdigit():
+        made = f"tool_{made}"
+    made = made[:MAX_NAME_CHARS]
+    try:
+        check_name(made)
+    except ConfigurationError:
+        if made.isidentifier() and not keyword.iskeyword(f"{made}_tool"):
+            return f"{made[: MAX_NAME_CHARS - 5]}_tool"
+    return made
+
+
+def as_data(output: object) -> object:
+    """Return a tool's output as code gets it.
+
+    A value stays as it is. Text that is a JSON object or array becomes that value, and other text stays text. Of content blocks
+    the only one is read so, of several each; images and documents become their bytes.
+
+    Raises:
+        FunctionError: the output says that it is an error.
+    """
+    found = formats.read(output)
+    if found is None:
+        return _of_text(output) if isinstance(output, str) else output
+    pieces, is_error = found
+    if is_error:
+        raise FunctionError(
+            "\n".join(piece.block.text for piece in pieces if piece.block and not isinstance(piece.block, Media))
+        )
+    values = [_of_piece(piece) for piece in pieces]
+    return values[0] if len(values) == 1 else values
+
+
+def _of_piece(piece: formats.Piece) -> object:
+    block = piece.block
+    if block is None:
+        return dict(piece.original or {})
+    if isinstance(block, Media):
+        return block.data
+    kind, value = block.parsed
+    return value if kind == "json" else block.value if block.from_value else block.text
+
+
+def _of_text(text: str) -> object:
+    kind, value = to_block(text).parsed
+    return value if kind == "json" else text
+
+
+def _function(name: str, tool: FrameworkTool) -> Function:
+    schema: Mapping[str, Any] = tool.schema if isinstance(tool.schema, Mapping) else {}
+    if schema.get("type", "object") != "object" or not isinstance(schema.get("properties", {}), Mapping):
+        schema = {"type": "object", "additionalProperties": True}
+    if not schema.get("properties"):
+        schema = {"additionalProperties": True, **schema}
+    description = tool.description or ""
+    if tool.asks:
+        description = f"{ASKS_FIRST}\n\n{description}"
+    call = tool.call
+    if inspect.iscoroutinefunction(call):
+        made: Callable[..., Any] = _awaited(tool, call)
+    else:
+        made = _called(tool, call)
+    return Function(name, made, schema, tool.returns, description[:MAX_DESCRIPTION_CHARS])
+
+
+def _awaited(tool: FrameworkTool, call: Callable[[dict[str, Any]], Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    async def awaited(**arguments: Any) -> object:
+        _refuse(tool)
+        output = await call(arguments)
+        return await asyncio.to_thread(as_data, output) if isinstance(output, str) else as_data(output)
+
+    return awaited
+
+
+def _called(tool: FrameworkTool, call: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
+    def called(**arguments: Any) -> object:
+        _refuse(tool)
+        return as_data(call(arguments))
+
+    return called
+
+
+def _refuse(tool: FrameworkTool) -> None:
+    if tool.asks:
+        raise asks_first(tool.name)
+
+
+def asks_first(name: str) -> PermissionError:
+    """Return the error that code gets for a call about which the framework would ask somebody."""
+    return PermissionError(f"the tool {name!r} needs approval, which code cannot get: call the tool itself")
+
+
+def dumped(arguments: Mapping[str, Any]) -> str:
+    """Return arguments as the JSON text that frameworks hand to their tools."""
+    return json.dumps(arguments, ensure_ascii=False)
