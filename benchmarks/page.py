@@ -31,6 +31,7 @@ NAMES = (
     "deletion",
     "interpreter",
     "state",
+    "calls",
     "imports",
     "serving",
     "cluster",

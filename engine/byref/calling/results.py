@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from byref.artifacts import store
 from byref.artifacts.staging import Staged
@@ -12,10 +11,10 @@ from byref.artifacts.store import Description
 from byref.content import Block, to_block
 from byref.conversation import room
 from byref.conversation.scope import Scope
-from byref.describe.shape import shape
 from byref.describe.truncate import head_of
+from byref.jsonscan import LazyJSON
 from byref_sandbox import EXACT
-from byref_sandbox.values import data
+from byref_sandbox.values import data, plain
 
 UNKEPT_BYTES = 2_000
 """Results of up to so many bytes are no artifacts."""
@@ -43,30 +42,38 @@ def made(scope: Scope, function: str, value: object) -> Made:
     content_type, payload = _encoded(value)
     if len(payload) <= UNKEPT_BYTES or scope.policy.keep_tokens is None:
         return Made(content_type, payload, scope.count(_text(content_type, payload)))
-    if content_type == EXACT:
-        words: Any = _shape_of(value)
-        tokens = max(1, len(payload) // 4)
-        about = Description("document", EXACT, len(payload), words, tokens, words)
-        return Made(EXACT, payload, tokens, room.stage(scope, payload, EXACT), about)
-    block = to_block(payload.decode("utf-8", "surrogatepass") if content_type == data.TEXT else value)
-    if not isinstance(block, Block) or (block.kind == "json") != (content_type == data.JSON):
-        return Made(content_type, payload, scope.count(_text(content_type, payload)))
-    about = _described(scope, block, content_type)
+    if content_type == data.JSON:
+        written = LazyJSON(payload)
+        preview, tokens = head_of(written.text, store.PREVIEW_CHARS), written.tokens(scope.count)
+        about = Description("json", content_type, len(payload), preview, tokens, written.shape)
+    elif content_type == data.TEXT:
+        text = payload.decode("utf-8", "surrogatepass")
+        about = Description(
+            "text", content_type, len(payload), head_of(text, store.PREVIEW_CHARS), scope.count(text), "text"
+        )
+    else:
+        words = _shape_of(value) if content_type == EXACT else "bytes"
+        about = Description("document", content_type, len(payload), words, max(1, len(payload) // 4), words)
     if about.tokens < scope.policy.keep_tokens:
         return Made(content_type, payload, about.tokens)
-    return Made(content_type, block.data, about.tokens, room.stage(scope, block.data, content_type), about)
+    return Made(content_type, payload, about.tokens, room.stage(scope, payload, content_type), about)
 
 
 def _encoded(value: object) -> tuple[str, bytes]:
     if isinstance(value, bytes | bytearray | memoryview):
         return data.BYTES, bytes(value)
+    if type(value) in (list, dict):
+        # Encoded once, a record on each line, as outputs are stored: so lines, grep and jq work on it.
+        block = to_block(value)
+        if isinstance(block, Block) and block.kind == "json" and plain.is_json(value, block.data):
+            return data.JSON, block.data
     try:
         return data.encode_exactly(value)
     except TypeError:
-        plain = _plain(value)
-        if plain is value:
+        told = _plain(value)
+        if told is value:
             raise
-        return data.encode_exactly(plain)
+        return data.encode_exactly(told)
 
 
 def _plain(value: object) -> object:
@@ -76,13 +83,6 @@ def _plain(value: object) -> object:
         if callable(method) and not isinstance(value, type | Mapping):
             return method(mode="json") if name == "model_dump" else method()
     return value
-
-
-def _described(scope: Scope, block: Block, content_type: str) -> Description:
-    text = block.text
-    tokens = scope.count(text, block.kind)
-    words: object = shape(block.outline) if block.kind == "json" else "text"
-    return Description(block.kind, content_type, len(block.data), head_of(text, store.PREVIEW_CHARS), tokens, words)
 
 
 def _shape_of(value: object) -> str:
