@@ -89,6 +89,20 @@ def test_a_large_result_is_a_variable_of_the_session(open_shop: Callable[..., Se
     assert run(session, "sum(o['amount'] for o in get_orders_result)").text.startswith("2998500")
 
 
+def test_an_output_of_a_tool_that_code_calls_too_has_another_name(
+    open_shop: Callable[..., Session], engine: Engine, tenant: str
+) -> None:
+    orders = [{"id": n, "note": "x" * 40} for n in range(2_000)]
+    before = engine.session("chat", tenant=tenant)
+    assert [one.name for one in before.process(orders, tool="get_orders").variables] == ["get_orders"]
+    session = open_shop()
+    assert run(session, "get_orders('EU', limit=1)[0]['region']").text.startswith("EU")  # the function, not the output
+    assert [one.name for one in session.process([*orders, {"id": 0}], tool="get_orders").variables] == [
+        "get_orders_result"
+    ]
+    assert run(session, "len(get_orders_result)").text == "2001"
+
+
 @journaled
 def test_a_call_waits_for_approval_and_none_is_made_twice(open_shop: Callable[..., Session], shop: Shop) -> None:
     code = "orders = get_orders('EU')\npaid = [refund(7), refund(8, why='late')]\n[len(orders), paid]"

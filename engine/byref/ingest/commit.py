@@ -177,7 +177,13 @@ class _Transaction:
         if not several:
             return []
         connection, scope, step = self._connection, self._scope, self._turn.step
-        wanted = [part.wanted for planned in several for part in planned.parts]
+        # Where code calls a function of that name, the name stays the function's.
+        called = {function.name for function in scope.functions}
+        wanted = [
+            f"{part.wanted}_result" if part.wanted in called else part.wanted
+            for planned in several
+            for part in planned.parts
+        ]
         free = iter(variables.free(connection, scope.row, wanted))
         artifacts: list[Artifact] = []
         for planned in several:

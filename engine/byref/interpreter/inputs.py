@@ -76,6 +76,18 @@ class Inputs:
     """Placeholders for variables that the code does not name: they are not bound, but an error may name them."""
 
 
+def without_outputs(given: Inputs, names: Collection[str]) -> Inputs:
+    """Return the inputs without outputs of tools that have these names: in code they are functions."""
+    hidden = {name for name in names if (one := given.variables.get(name)) is not None and one.origin == "output"}
+    if not hidden:
+        return given
+    return replace(
+        given,
+        variables={name: one for name, one in given.variables.items() if name not in hidden},
+        data={name: one for name, one in given.data.items() if name not in hidden},
+    )
+
+
 def look_up(scope: Scope, code: Analysed) -> Inputs:
     """Return the inputs of a run of this code.
 
