@@ -170,10 +170,16 @@ class AsyncEngine:
         return AsyncSession(opened._on(asyncio.get_running_loop()), partial(self._call, host))
 
     async def tools(
-        self, format: Format = "openai", *, tools: Sequence[str] | None = None, policy: Policy | None = None
+        self,
+        format: Format = "openai",
+        *,
+        tools: Sequence[str] | None = None,
+        policy: Policy | None = None,
+        functions: Iterable[Function | Callable[..., Any]] | None = None,
     ) -> list[dict[str, Any]]:
         """As `Engine.tools`."""
-        return await self._call(None, lambda: self._open().tools(format, tools=tools, policy=policy))
+        about: dict[str, Any] = {"tools": tools, "policy": policy, "functions": functions}
+        return await self._call(None, lambda: self._open().tools(format, **about))
 
     async def sessions(
         self, tenant: str | None = "default", *, after: str | SessionInfo | None = None, limit: int | None = None

@@ -199,16 +199,21 @@ class Engine:
                 uses=self._uses,
                 objects=self._objects,
                 telemetry=self._telemetry,
-                functions=self._functions if functions is None else all_of([*self._functions, *all_of(functions)]),
+                functions=self._functions_with(functions),
             )
         )
 
     def tools(
-        self, format: Format = "openai", *, tools: Sequence[str] | None = None, policy: Policy | None = None
+        self,
+        format: Format = "openai",
+        *,
+        tools: Sequence[str] | None = None,
+        policy: Policy | None = None,
+        functions: Iterable[Function | Callable[..., Any]] | None = None,
     ) -> list[dict[str, Any]]:
         """Return the definitions of the tools of a new session, for a host that needs them before it opens one.
 
-        `tools` and `policy` are the arguments with which the session will be opened.
+        `tools`, `policy` and `functions` are the arguments with which the session will be opened.
 
         Raises:
             ConfigurationError: an argument makes no sense.
@@ -216,7 +221,10 @@ class Engine:
         policy = policy or self._policy
         names = policy.tools if tools is None else check_tools(tools)
         offered = [TOOLS[name] for name in names if self._is_offered(TOOLS[name])]
-        return render(offered, format, policy, modules_of(self._sandbox), self._functions)
+        return render(offered, format, policy, modules_of(self._sandbox), self._functions_with(functions))
+
+    def _functions_with(self, functions: Iterable[Function | Callable[..., Any]] | None) -> tuple[Function, ...]:
+        return self._functions if functions is None else all_of([*self._functions, *all_of(functions)])
 
     def _is_offered(self, tool: Tool) -> bool:
         if not tool.is_installed():

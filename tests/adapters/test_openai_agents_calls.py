@@ -24,6 +24,8 @@ from agents import (
 from agents.mcp import MCPServer
 from agents.strict_schema import ensure_strict_json_schema
 from agents.testing import ScriptedModel
+from agents.tool_context import ToolContext
+from agents.tracing import TracingProcessor, set_trace_processors
 from drivers.openai_agents import call, outputs, used
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
@@ -372,3 +374,87 @@ def test_tools_of_ones_own_class_stay_such(engine: Engine) -> None:
 
     given = Mine("mine", "Mine.", {"type": "object", "properties": {}}, invoke)
     assert type(Byref(engine, session="kinds").wrapped(given)[0]) is Mine
+
+
+# Functions of code
+
+
+@tool_input_guardrail
+def not_nowhere(data: Any) -> ToolGuardrailFunctionOutput:
+    if "nowhere" in data.context.tool_arguments:
+        return ToolGuardrailFunctionOutput.reject_content("no such region")
+    return ToolGuardrailFunctionOutput.allow()
+
+
+@function_tool(tool_input_guardrails=[not_nowhere])
+async def search_orders(context: ToolContext[Any], region: str, limit: int | None = None) -> list[dict[str, Any]]:
+    """Find orders of a region."""
+    assert context.tool_name == "search_orders" and json.loads(context.tool_arguments)["region"] == region
+    await asyncio.sleep(0)
+    return [{"region": region, "total": n} for n in range(limit or 3)]
+
+
+async def if_large(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
+    return bool(arguments["total"] > 10)
+
+
+def test_code_calls_an_agents_tools_with_its_guardrails_approvals_and_spans(engine: Engine) -> None:
+    refunded = []
+
+    @function_tool(needs_approval=if_large)
+    def search_refund(total: int) -> str:
+        """Refund."""
+        refunded.append(total)
+        return json.dumps({"refunded": total})
+
+    @function_tool(needs_approval=True)
+    def search_payment() -> str:
+        """Pay."""
+        raise AssertionError
+
+    code = (
+        "import asyncio\n"
+        "found = await asyncio.gather(*[search_orders(r, limit=2_000) for r in ('EU', 'US')])\n"
+        "print(sum(o['total'] for orders in found for o in orders), len(search_orders('EU')))\n"
+        "print(search_refund(5)['refunded'])\n"
+        "for work in (lambda: search_orders('nowhere'), lambda: search_refund(11), search_payment, lambda: refund([1], '')):\n"
+        "    try:\n"
+        "        work()\n"
+        "    except Exception as error:\n"
+        "        print(type(error).__name__, error)"
+    )
+    spans: list[Any] = []
+
+    class Processor(TracingProcessor):
+        def on_span_end(self, span: Any) -> None:
+            spans.append(span)
+
+        def on_span_start(self, span: Any) -> None: ...
+        def on_trace_start(self, trace: Any) -> None: ...
+        def on_trace_end(self, trace: Any) -> None: ...
+        def shutdown(self) -> None: ...
+        def force_flush(self) -> None: ...
+
+    by = Byref(engine, session="functions", code_functions=["search_*"])
+    model = turns([call("code_interpreter", "c1", code=code)], "Done.")
+    agent = Agent(
+        name="shop", model=model, tools=by.tools(*by.tools(search_orders, search_refund, search_payment), refund)
+    )
+    set_trace_processors([Processor()])
+    set_tracing_disabled(False)
+    try:
+        asyncio.run(Runner.run(agent, "Go", hooks=by))
+    finally:
+        set_tracing_disabled(True)
+        set_trace_processors([])
+    printed = outputs(model)["c1"].splitlines()
+    assert printed[:2] == ["3998000 3", "5"] and refunded == [5]
+    assert "FunctionError search_orders(): no such region" in printed[2]
+    assert "PermissionError" in printed[3] and "PermissionError" in printed[4] and "NameError" in printed[5]
+    [definition] = [one for one in agent.tools if one.name == "code_interpreter"]
+    assert isinstance(definition, FunctionTool)
+    assert "search_orders(region: str, limit: int | None = ...)  # Find orders of a region." in definition.description
+    assert "search_payment()  # Needs approval: call the tool itself" in definition.description
+    made = [one for one in spans if one.span_data.type == "function"]
+    [outer] = [one for one in made if one.span_data.name == "code_interpreter"]
+    assert [one.parent_id for one in made if one.span_data.name == "search_orders"] == [outer.span_id] * 4

@@ -16,10 +16,12 @@ from typing import Any, Final, Generic, TypeVar
 from byref.accounting import ledger
 from byref.adapters.common.arguments import refers, resolved
 from byref.adapters.common.extras import check_engine
+from byref.adapters.common.functions import session_with
 from byref.conversation.result import Result, ToolReply
 from byref.conversation.scope import NO_ROW, Scope
 from byref.engine import Engine
 from byref.errors import ByrefError, SessionGone, StorageFailure, ToolError
+from byref.functions import Function
 from byref.ingest import ingested
 from byref.ingest.fallback import unstored
 from byref.ingest.prepare import prepare
@@ -151,11 +153,13 @@ class Conversations:
             logger.exception("byref could not open the session %r; the run goes on", name[1])
             return self._handles.get(name)
 
-    def tools(self, session: Session | None) -> list[dict[str, Any]]:
-        """Return the definitions of byref's own tools in MCP's form."""
+    def tools(self, session: Session | None, functions: Sequence[Function] = ()) -> list[dict[str, Any]]:
+        """Return the definitions of byref's own tools in MCP's form; `functions` are further ones that code may call."""
         if session is None:
-            return self.engine.tools("mcp", tools=self._tools, policy=self._policy)
-        return session.tools("mcp")
+            there = {one.name for one in self.engine._functions}
+            added = [one for one in functions if one.name not in there]
+            return self.engine.tools("mcp", tools=self._tools, policy=self._policy, functions=added)
+        return session_with(session, functions).tools("mcp")
 
     def process(
         self,

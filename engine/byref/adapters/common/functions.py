@@ -213,6 +213,11 @@ def asks_first(name: str) -> PermissionError:
     return PermissionError(f"the tool {name!r} needs approval, which code cannot get: call the tool itself")
 
 
+def shown_only(arguments: dict[str, Any]) -> object:
+    """Be the `call` of a tool whose function is only shown to the model."""
+    raise FunctionError("this function is not there now")
+
+
 def dumped(arguments: Mapping[str, Any]) -> str:
     """Return arguments as the JSON text that frameworks hand to their tools."""
     return json.dumps(arguments, ensure_ascii=False)

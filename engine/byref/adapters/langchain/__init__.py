@@ -312,7 +312,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         functions = self._code.shown(self._others(tools)) if self._code and session is not None else ()
         if session is None or not functions:
             return tools
-        texts = {one["name"]: one["description"] for one in session_with(session, functions).tools("mcp")}
+        texts = {one["name"]: one["description"] for one in self._conversations.tools(session, functions)}
         return [
             tool.model_copy(update={"description": texts.get(tool.name, tool.description)})
             if isinstance(tool, ByrefTool)

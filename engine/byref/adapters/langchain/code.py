@@ -10,7 +10,7 @@ from typing import Any
 
 from byref.adapters.common.conversations import Conversations, Name, running
 from byref.adapters.common.extras import missing
-from byref.adapters.common.functions import CodeFunctions, FrameworkTool, FunctionError
+from byref.adapters.common.functions import CodeFunctions, FrameworkTool, FunctionError, shown_only
 from byref.adapters.langchain.results import Call, Handled
 from byref.functions import Function
 
@@ -39,7 +39,7 @@ class CodeTools:
 
     def shown(self, tools: Iterable[BaseTool]) -> tuple[Function, ...]:
         """Return the functions as the model is shown them; they are not for calling."""
-        return self._chosen.of([self._of(tool, _never) for tool in tools])
+        return self._chosen.of([self._of(tool, shown_only) for tool in tools])
 
     def of(
         self,
@@ -109,10 +109,6 @@ def schema_of(tool: BaseTool | None) -> dict[str, Any] | None:
         return kind
     schema: dict[str, Any] = (kind.model_json_schema if hasattr(kind, "model_json_schema") else kind.schema)()
     return schema
-
-
-def _never(arguments: dict[str, Any]) -> object:
-    raise FunctionError("this function is shown only")
 
 
 def _output(call: Call, output: Handled) -> object:

@@ -7,7 +7,8 @@ import copy
 import functools
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -16,11 +17,13 @@ from byref.adapters.common import lenient
 from byref.adapters.common.arguments import refers
 from byref.adapters.common.conversations import AWAY, Conversations, Name, Recent, callers, named, running
 from byref.adapters.common.extras import missing
+from byref.adapters.common.functions import CodeFunctions, session_with
 from byref.adapters.common.instructions import Instructions
 from byref.engine import Engine
 from byref.errors import ByrefError, ConfigurationError, ToolError
 from byref.policy import Policy
 from byref.session import Session as Conversation
+from byref.tools.code import CODE_INTERPRETER
 
 try:
     from agents import (
@@ -41,6 +44,7 @@ except ImportError as error:
     raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
 
 from byref.adapters.openai_agents.calls import asks, offered, overhear, overhearing, schema_of
+from byref.adapters.openai_agents.code import functions_of, shown
 from byref.adapters.openai_agents.results import ModelBlocks, ModelText, as_output, content
 from byref.adapters.openai_agents.session import ByrefSession
 
@@ -49,7 +53,7 @@ __all__ = ["Byref", "ByrefAgent", "ByrefSession", "ModelBlocks", "ModelText"]
 ByContext = str | Callable[[RunContextWrapper[Any]], str]
 
 _MARK: Final = "_byref"
-"""Attribute that marks the invoking function of a tool that byref has wrapped, or of a tool of its own."""
+"""Attribute of the invoking function of a tool that byref has wrapped, with the tool; of a tool of its own, with True."""
 
 logger = logging.getLogger("byref")
 
@@ -74,6 +78,10 @@ class Byref(RunHooks[Any]):
     `ByrefAgent`. The usage of each answer of a model is recorded. If a tool of the conversation runs an agent (`agent.as_tool(…,
     hooks=by)`), that agent's usage is a side call's and not the conversation's context.
 
+    `code_functions` are patterns of names (`["search_*"]`): code of `code_interpreter` may call those of an agent's function tools
+    as functions. The calls go through the SDK's tools, with their guardrails, timeouts and spans. A tool that `needs_approval` is
+    refused in code, and the model told to call the tool itself.
+
     Raises ConfigurationError if `engine` is not a `byref.Engine`, and in a run, as the cause of the SDK's UserError:
         SessionGone: one of byref's tools is called in a conversation that has ended.
         StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
@@ -87,8 +95,10 @@ class Byref(RunHooks[Any]):
         tenant: ByContext = "default",
         policy: Policy | None = None,
         model: str | None = None,
+        code_functions: Sequence[str] = (),
     ) -> None:
         self._conversations = Conversations(engine, policy)
+        self._code = CodeFunctions(code_functions)
         self._session, self._tenant, self._model = session, tenant, model
         self._instructions = Instructions(engine)
         self._heard: Recent[Name, bool] = Recent()
@@ -110,8 +120,9 @@ class Byref(RunHooks[Any]):
         """
         given = self.wrapped(*tools)
         there = {tool.name for tool in given}
-        own = self._conversations.tools(None)
-        return [*given, *(self._own(definition) for definition in own if definition["name"] not in there)]
+        in_code = [one for tool in tools if (one := _unwrapped(tool)) is not None] if self._code else []
+        own = self._conversations.tools(None, shown(self._code, in_code))
+        return [*given, *(self._own(definition, in_code) for definition in own if definition["name"] not in there)]
 
     def wrapped(self, *tools: Tool, heard: bool = False) -> list[Tool]:
         """Wrap tools as `tools` does, without byref's own; `heard`: the tools' servers already record their results."""
@@ -208,7 +219,7 @@ class Byref(RunHooks[Any]):
                 return output
             return await asyncio.to_thread(read, output, overheard[-1] if overheard else None)
 
-        setattr(invoke, _MARK, True)
+        setattr(invoke, _MARK, tool)
         wrapped = copy.copy(tool)
         wrapped.on_invoke_tool = invoke
         if self._conversations.policy.tool(tool.name).references:
@@ -266,15 +277,22 @@ class Byref(RunHooks[Any]):
 
         return replace(guardrail, guardrail_function=checked)
 
-    def _own(self, definition: dict[str, Any]) -> FunctionTool:
+    def _own(self, definition: dict[str, Any], in_code: Sequence[FunctionTool]) -> FunctionTool:
+        has_functions = definition["name"] == CODE_INTERPRETER.name and bool(in_code)
+
         async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+            loop = asyncio.get_running_loop()
+
             def work() -> object:
                 session, call_id = self._opened(context, context.agent), context.tool_call_id
                 if session is None:
                     return ModelText(AWAY)
+                if has_functions:
+                    session = session_with(session, functions_of(self._code, in_code, context), loop)
                 return content(session.call(definition["name"], arguments or "{}", call_id=call_id), call_id)
 
-            return await asyncio.to_thread(work)
+            with running(self._named(context)) if has_functions else nullcontext():
+                return await asyncio.to_thread(work)
 
         setattr(invoke, _MARK, True)
         return FunctionTool(
@@ -284,6 +302,14 @@ class Byref(RunHooks[Any]):
             on_invoke_tool=invoke,
             strict_json_schema=False,
         )
+
+
+def _unwrapped(tool: Tool) -> FunctionTool | None:
+    """Return a function tool as it was before byref wrapped it; None for another tool, and for one of byref's own."""
+    if not isinstance(tool, FunctionTool):
+        return None
+    marked = getattr(tool.on_invoke_tool, _MARK, None)
+    return tool if marked is None else marked if isinstance(marked, FunctionTool) else None
 
 
 @dataclass
