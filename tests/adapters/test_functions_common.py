@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
@@ -9,6 +11,14 @@ import pytest
 
 from byref import ConfigurationError
 from byref.adapters.common.functions import CodeFunctions, FrameworkTool, FunctionError, as_data, python_name
+
+DAY = datetime.date(2026, 1, 2)
+
+
+@dataclass
+class Order:
+    id: int
+    day: datetime.date | None
 
 
 def tool(name: str, **more: Any) -> FrameworkTool:
@@ -72,6 +82,11 @@ def test_a_schema_that_is_none_takes_any_arguments_and_a_tool_that_asks_is_refus
         (None, None),
         (7, 7),
         ([{"id": 1}], [{"id": 1}]),
+        ([Order(1, DAY), [Order(2, None)]], [{"id": 1, "day": DAY}, [{"id": 2, "day": None}]]),
+        (
+            {"of": types.TextContent(text="a", type="text")},
+            {"of": {"text": "a", "type": "text", "annotations": None, "meta": None}},
+        ),
         ([{"type": "text", "text": '[{"id": 1}]'}], [{"id": 1}]),
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "[1]"}], ["a", [1]]),
         ([{"text": "bedrock"}, {"json": {"a": 1}}], ["bedrock", {"a": 1}]),

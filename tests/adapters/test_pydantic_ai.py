@@ -12,6 +12,8 @@ from adapter_shop import PNG, ROWS, count
 from adapter_shop import list_notes as list_orders
 from pydantic import BaseModel
 from pydantic_ai import Agent, BinaryContent, DocumentUrl, ModelRetry, RunContext, Tool, ToolReturn, UserError
+from pydantic_ai.capabilities import HandleDeferredToolCalls, PrepareTools
+from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -26,6 +28,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_ai.usage import RequestUsage
 
 from byref import Engine, InvalidId, Policy
@@ -318,3 +321,56 @@ def test_a_tool_may_look_at_its_context(engine: Engine) -> None:
     )
     agent = Agent(model, tools=[list_orders, who], capabilities=[Byref(engine, session="context")])
     assert returns(asyncio.run(agent.run("Go")).all_messages())["call_2"].content == "call_2 2000"
+
+
+@pytest.mark.parametrize("decides", [False, True])
+def test_code_calls_an_agents_tools_through_its_tool_manager(engine: Engine, tenant: str, decides: bool) -> None:
+    described: list[str] = []
+    calls: list[Any] = []
+
+    async def search_orders(ctx: RunContext[str], region: str, limit: int = 3) -> list[Order]:
+        """Find orders of a region."""
+        calls.append((ctx.deps, ctx.tool_name))
+        if region == "nowhere":
+            raise ModelRetry("no such region")
+        return [Order(id=n, total=n) for n in range(limit)]
+
+    def search_text(words: str) -> str:
+        return f'[{{"found": "{words}"}}]'
+
+    def search_refund(ctx: RunContext[str], total: int) -> int:
+        if total > 10 and not ctx.tool_call_approved:
+            raise ApprovalRequired
+        return total
+
+    async def prepare(ctx: RunContext[str], tool_defs: list[Any]) -> list[Any]:
+        described.extend(one.description for one in tool_defs if one.name == "code_interpreter")
+        return tool_defs
+
+    async def approve(ctx: RunContext[str], requests: DeferredToolRequests) -> DeferredToolResults:
+        return DeferredToolResults(approvals={one.tool_call_id: True for one in requests.approvals})
+
+    code = (
+        "import asyncio\n"
+        "found = await asyncio.gather(*[search_orders(r, limit=2_000) for r in ('EU', 'US')])\n"
+        "print(sum(o['total'] for orders in found for o in orders))\n"
+        "print(search_text('$orders')[0]['found'], search_refund(5))\n"
+        "for work in (lambda: search_orders('nowhere'), lambda: search_refund(11), lambda: count([1])):\n"
+        "    try:\n"
+        "        print(work())\n"
+        "    except Exception as error:\n"
+        "        print(type(error).__name__, error)"
+    )
+    seen: list[list[ModelMessage]] = []
+    model = scripted([call("code_interpreter", "c1", code=code)], "Done.", seen=seen)
+    by: Any = Byref(engine, session=f"functions {decides}", tenant=tenant, code_functions=["search_*"])
+    capabilities = [by, PrepareTools(prepare), *([HandleDeferredToolCalls(approve)] if decides else [])]
+    tools: Any = [search_orders, search_text, Tool(search_refund), count]
+    Agent(model, deps_type=str, tools=tools, capabilities=capabilities).run_sync("Go", deps="d")
+    printed = str(returns(seen[-1])["c1"].content).splitlines()
+    assert printed[0] == "3998000" and printed[1] == "$orders 5" and calls == [("d", "search_orders")] * 3
+    assert "FunctionError search_orders(): no such region" in printed[2]
+    assert printed[3] == "11" if decides else "PermissionError" in printed[3]
+    assert "NameError" in printed[4]
+    assert "search_orders(region: str, limit: int = 3)  # Find orders of a region." in described[0]
+    assert len(set(described)) == 1

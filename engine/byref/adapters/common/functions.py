@@ -10,8 +10,13 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any, Final
+from uuid import UUID
+
+import msgspec
 
 from byref.content import Media, formats, to_block
 from byref.errors import ConfigurationError, shown
@@ -23,6 +28,7 @@ logger = logging.getLogger("byref")
 MAX_NAME_CHARS: Final = 64
 ASKS_FIRST: Final = "Needs approval: call the tool itself, not from code."
 """How the description of a function begins that code cannot call, because the framework asks somebody before each call."""
+_KEPT: Final = (bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID)
 
 
 class FunctionError(Exception):
@@ -136,7 +142,7 @@ def python_name(name: str) -> str:
 def as_data(output: object) -> object:
     """Return a tool's output as code gets it.
 
-    A value stays as it is. Text that is a JSON object or array becomes that value, and other text stays text. Of content blocks
+    A value stays as it is, but objects in it (pydantic's, dataclasses) become dicts. Text that is a JSON object or array becomes that value, and other text stays text. Of content blocks
     the only one is read so, of several each; images and documents become their bytes.
 
     Raises:
@@ -144,7 +150,7 @@ def as_data(output: object) -> object:
     """
     found = formats.read(output)
     if found is None:
-        return _of_text(output) if isinstance(output, str) else output
+        return _of_text(output) if isinstance(output, str) else _plain(output)
     pieces, is_error = found
     if is_error:
         raise FunctionError(
@@ -167,6 +173,19 @@ def _of_piece(piece: formats.Piece) -> object:
 def _of_text(text: str) -> object:
     kind, value = to_block(text).parsed
     return value if kind == "json" else text
+
+
+def _plain(value: object) -> object:
+    try:
+        return msgspec.to_builtins(value, builtin_types=_KEPT, enc_hook=_members)
+    except (TypeError, ValueError, RecursionError):
+        return value  # a DataFrame, say, or what the engine says is no data
+
+
+def _members(value: Any) -> object:
+    if callable(getattr(type(value), "model_dump", None)):
+        return value.model_dump()
+    raise TypeError
 
 
 def _function(name: str, tool: FrameworkTool) -> Function:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from byref.adapters.common import lenient
 from byref.adapters.common.conversations import NOBODY, Conversations, Name, callers, named, running
 from byref.adapters.common.extras import missing
+from byref.adapters.common.functions import CodeFunctions, session_with
 from byref.adapters.common.schemas import with_references
 from byref.content import formats, to_block
 from byref.content.media import Media
 from byref.conversation.result import sendable
 from byref.engine import Engine
 from byref.errors import ToolError
+from byref.functions import Function
 from byref.policy import Policy
 from byref.session import Session
+from byref.tools.code import CODE_INTERPRETER
 from byref_sandbox import jsontext
 
 try:
@@ -33,16 +36,15 @@ try:
 except ImportError as error:
     raise missing("byref.adapters.pydantic_ai", "pydantic-ai", "pydantic-ai") from error
 
+from byref.adapters.pydantic_ai import code
+from byref.adapters.pydantic_ai.code import OWN, SCHEMA
+
 __all__ = ["Byref"]
 
 logger = logging.getLogger("byref")
 
 ByContext = str | Callable[[RunContext[Any]], str]
 RawArguments = str | dict[str, Any]
-_OWN = {"byref": True}
-"""The metadata of byref's own tools, which recognises them even if a prefix changes their names."""
-_SCHEMA = "byref_schema"
-"""Key in a tool's metadata for the original schema of its arguments, if the model is shown another."""
 
 
 @dataclass
@@ -59,6 +61,10 @@ class Byref(AbstractCapability[AgentDepsT]):
     users. Both may be functions of the run's context: `tenant=lambda ctx: ctx.deps.customer`. `policy` and `model` are those of
     `Engine.session`; the default model is the run's.
 
+    `code_functions` are patterns of names (`["search_*"]`): code of `code_interpreter` may call those function tools of the agent as
+    functions. The calls go through the run's tool manager, with validation, hooks and traces. A call that needs approval is refused
+    in code, and the model told to call the tool itself, unless a capability of the agent decides about deferred calls in the run.
+
     Raises ConfigurationError if `engine` is not a `byref.Engine`, and during a run:
         StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
     """
@@ -69,6 +75,7 @@ class Byref(AbstractCapability[AgentDepsT]):
     tenant: ByContext | None = None
     policy: Policy | None = None
     model: str | None = None
+    code_functions: Sequence[str] = ()
     id: str | None = "byref"
     _instructions: list[str] = field(default_factory=list, init=False, repr=False)
     _is_warned: bool = field(default=False, init=False, repr=False)
@@ -76,6 +83,7 @@ class Byref(AbstractCapability[AgentDepsT]):
     def __post_init__(self) -> None:
         """Check that the engine is one."""
         self._conversations = Conversations(self.engine, self.policy)
+        self._code = CodeFunctions(self.code_functions)
 
     def conversation(self, ctx: RunContext[Any]) -> Session:
         """Return byref's session of a run. This reads the database, so do not call it on an event loop.
@@ -95,7 +103,7 @@ class Byref(AbstractCapability[AgentDepsT]):
                 'login, or tenant="default" where nobody else writes ids and histories'
             )
         mine = replace(self)
-        mine._conversations = self._conversations
+        mine._conversations, mine._code = self._conversations, self._code
         return mine
 
     def get_toolset(self) -> AbstractToolset[AgentDepsT]:
@@ -108,13 +116,26 @@ class Byref(AbstractCapability[AgentDepsT]):
 
     async def prepare_tools(self, ctx: RunContext[AgentDepsT], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
         """Show the model that any argument of a host's tool may be a reference."""
-        return [tool_def if _is_own(tool_def) else _shown(tool_def) for tool_def in tool_defs]
+        shown = [tool_def if _is_own(tool_def) else _shown(tool_def) for tool_def in tool_defs]
+        if not self._code:
+            return shown
+        functions = self._code.of(code.tools_of(tool_defs, None))
+
+        def described() -> dict[str, str]:
+            session = self._conversations.opened(*self._named(ctx))
+            return {one["name"]: one["description"] for one in self._conversations.tools(session, functions)}
+
+        texts = await asyncio.to_thread(described)
+        return [
+            replace(one, description=texts.get(own, one.description)) if (own := _own_name(one)) else one
+            for one in shown
+        ]
 
     async def before_tool_validate(
         self, ctx: RunContext[AgentDepsT], *, call: ToolCallPart, tool_def: ToolDefinition, args: RawArguments
     ) -> RawArguments:
         """Resolve references; a mistake in one fails the call with a text for the model."""
-        if _is_own(tool_def):
+        if _is_own(tool_def) or code.is_called(call):
             return args
         return await asyncio.to_thread(self._resolved, ctx, call, tool_def, args)
 
@@ -141,7 +162,9 @@ class Byref(AbstractCapability[AgentDepsT]):
         result: Any,
     ) -> Any:
         """Replace a big result by what the model is to read."""
-        return result if _is_own(tool_def) else await asyncio.to_thread(self._processed, ctx, call, result)
+        if _is_own(tool_def) or code.is_called(call):
+            return result
+        return await asyncio.to_thread(self._processed, ctx, call, result)
 
     async def before_output_validate(
         self, ctx: RunContext[AgentDepsT], *, output_context: OutputContext, output: RawArguments
@@ -177,7 +200,7 @@ class Byref(AbstractCapability[AgentDepsT]):
     def _looked_up(
         self, ctx: RunContext[AgentDepsT], call: ToolCallPart, tool_def: ToolDefinition, args: RawArguments
     ) -> RawArguments:
-        schema = (tool_def.metadata or {}).get(_SCHEMA, tool_def.parameters_json_schema)
+        schema = (tool_def.metadata or {}).get(SCHEMA, tool_def.parameters_json_schema)
         session = self._conversations.opened(*self._named(ctx))
         return self._conversations.arguments(session, args, schema, tool=call.tool_name, call_id=call.tool_call_id)
 
@@ -266,8 +289,16 @@ class _Tools(AbstractToolset[AgentDepsT]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
+        loop = asyncio.get_running_loop()
+        functions: tuple[Function, ...] = ()
+        if name == CODE_INTERPRETER.name and self.by._code:
+            functions = self.by._code.of(code.tools_of(code.definitions(ctx), ctx))
+
         def work() -> Any:
-            reply = self.by._conversations.call(self._session(ctx), name, tool_args, ctx.tool_call_id)
+            session = self._session(ctx)
+            if session is not None and functions:
+                session = session_with(session, functions, loop)
+            reply = self.by._conversations.call(session, name, tool_args, ctx.tool_call_id)
             if reply.is_error:
                 raise ToolFailed(sendable(reply.text))
             content = sendable(reply.content)
@@ -284,13 +315,18 @@ class _Tools(AbstractToolset[AgentDepsT]):
             description=definition["description"],
             parameters_json_schema=definition["inputSchema"],
             strict=False,
-            metadata=_OWN,
+            metadata={OWN: definition["name"]},
         )
         return ToolsetTool(toolset=self, tool_def=tool_def, max_retries=1, args_validator=TOOL_SCHEMA_VALIDATOR)
 
 
+def _own_name(tool_def: ToolDefinition) -> str | None:
+    """Return the name of one of byref's own tools; None for another tool."""
+    return (tool_def.metadata or {}).get(OWN)
+
+
 def _is_own(tool_def: ToolDefinition) -> bool:
-    return bool((tool_def.metadata or {}).get("byref"))
+    return _own_name(tool_def) is not None
 
 
 def _shown(tool_def: ToolDefinition) -> ToolDefinition:
@@ -303,7 +339,7 @@ def _shown(tool_def: ToolDefinition) -> ToolDefinition:
         tool_def,
         parameters_json_schema=schema,
         strict=bool(tool_def.strict),
-        metadata={**(tool_def.metadata or {}), _SCHEMA: written},
+        metadata={**(tool_def.metadata or {}), SCHEMA: written},
     )
 
 
