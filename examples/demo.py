@@ -74,6 +74,11 @@ def longest_leg(points: list[list[float]]) -> dict[str, float]:
     return {"kilometres": max(distance(a, b) for a, b in itertools.pairwise(points))}
 
 
+def airports_of(state: str) -> list[dict[str, Any]]:
+    """Airports of a state of the USA, by its two letters, from west to east."""
+    return sorted((row for row in AIRPORTS if row["state"] == state), key=lambda row: float(row["longitude"]))
+
+
 def count_rows(rows: list[dict[str, Any]]) -> dict[str, int]:
     """Return how many rows arrived."""
     return {"rows": len(rows)}
@@ -229,6 +234,29 @@ def searched(chat: Chat) -> None:
     stage.check("lines by number", re.findall(r"\d\d\.\d,.*", answer), lines)
 
 
+def programmed(chat: Chat) -> None:
+    """Let the model write one program that calls two tools many times: it reads what the program says, and no result."""
+    stage = chat.stage
+    stage.title("What the model has a program call")
+    states = sorted({row["state"] for row in AIRPORTS if row["country"] == "USA"} - {""})
+    answer = chat.code(
+        "In which three states is the longest leg from one airport to the next, from west to east, the longest?",
+        f"""import asyncio
+states = {states}
+found = await asyncio.gather(*[airports_of(state) for state in states])
+points = [[[a["latitude"], a["longitude"]] for a in each] for each in found]
+legs = await asyncio.gather(*[longest_leg(each) for each in points if len(each) > 1])
+far = pd.Series([leg["kilometres"] for leg in legs], [s for s, each in zip(states, points) if len(each) > 1])
+far.nlargest(3).round().astype(int).to_dict()""",
+    )
+    far = {}
+    for state in states:
+        points = [[row["latitude"], row["longitude"]] for row in airports_of(state)]
+        if len(points) > 1:
+            far[state] = round(longest_leg(points)["kilometres"])
+    stage.check("two tools, a hundred calls", answer, dict(Counter(far).most_common(3)))
+
+
 def handed_over(chat: Chat) -> None:
     """Pass data of one tool to another by name: the model never retypes it."""
     stage = chat.stage
@@ -260,14 +288,17 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="byref-demo-") as folder,
         byref.Engine(f"sqlite:///{folder}/demo.db") as engine,
     ):
-        session = engine.session("demo", model=MODEL, context_window=200_000)
+        functions = [airports_of, longest_leg]
+        session = engine.session("demo", model=MODEL, context_window=200_000, functions=functions)
         chat = Chat(session, stage)
         outputs(chat)
         computed(chat)
         searched(chat)
+        programmed(chat)
         handed_over(chat)
         stage.title("The ledger")
-        stage.ledger(session.ledger(), session.usage(), session.context_tokens(), session.context_window)
+        steps = [entry for entry in session.ledger() if entry.kind != "call"]  # the calls of a program are a hundred
+        stage.ledger(steps, session.usage(), session.context_tokens(), session.context_window)
     stage.end(time.perf_counter() - began)
     return 1 if stage.wrong else 0
 
