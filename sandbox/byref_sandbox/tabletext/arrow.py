@@ -31,6 +31,8 @@ def read(table: Table, source: bytes) -> Any:
         return None
     if dialect.escape != "doubled" and dialect.quote and source.find(dialect.quote.encode(), span.start, span.end) >= 0:
         return None
+    if dialect.newline == "\n" and _has_carriage_return_at_a_row_end(part, dialect.quote):
+        return None
     names = [column.name for column in table.columns]
     commas = {column.notation == "1,5" for column in table.columns if column.type == "number"}
     if len(commas) > 1:
@@ -65,6 +67,15 @@ def read(table: Table, source: bytes) -> Any:
         elif column.type in DATES:
             found = found.set_column(at, column.name, _iso(found.column(at), ORDERS.get(column.notation)))
     return found
+
+
+def _has_carriage_return_at_a_row_end(records: memoryview, quote: str | None) -> bool:
+    """Whether a row ends with one, which is of its last cell for us and of the line end for Arrow. Inside of quotes it is text for both."""
+    text = bytes(records)
+    if b"\r\n" not in text:
+        return False
+    outside = text.split(quote.encode())[::2] if quote else [text]
+    return any(b"\r\n" in piece for piece in outside)
 
 
 def _iso(days: Any, order: str | None) -> Any:

@@ -214,6 +214,11 @@ def test_whatever_is_a_table_is_read_alike_in_every_way(first: int) -> None:
         "id|n\n" + "".join(f"\ufeffx{n}|{n}\n" for n in range(20)),
         "id,n\n" + "".join(f"{n},{n}\n" for n in range(20)) + "20,\x1c\r5\n",
         "id,n\n" + "".join(f"{n},0.123456789\n" for n in range(20)) + "20,\x1c1\n21,\x1c1.25\n",
+        # A line end of another kind behind a text, and the same inside of quotes.
+        "id|v\n" + "".join(f"{n}|x{n}\n" for n in range(20)) + "20|.5\r\n21|x\n",
+        "id|v\n" + "".join(f'{n}|"x\r\n{n}"\n' for n in range(20)) + '20|"x"\r\n',
+        # A delimiter of two characters, of which one ends a cell, and a character of two bytes behind it.
+        "".join(f'{n}, "a", {n}\n' for n in range(20)) + '20, "b",\u00a0c\n21, "b"\r\u00a0c, 5\n',
         "a\ud800,b\n" + "".join(f"x{n},{n}\n" for n in range(20)),
         # The sample ends inside of a character.
         "─" * 30_000 + "\n1,2\n3,4\n",
