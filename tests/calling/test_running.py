@@ -196,7 +196,7 @@ def test_errors_are_words_that_code_can_catch(local: Engine, tenant: str) -> Non
     assert run(session, "fails()").text.startswith("KeyError")
 
 
-def test_coroutine_functions_run_on_the_hosts_loop(make_sqlite_url: str) -> None:
+def test_coroutine_functions_run_on_the_hosts_loop(sqlite_url: str) -> None:
     loops: list[object] = []
 
     async def where() -> int:
@@ -204,18 +204,13 @@ def test_coroutine_functions_run_on_the_hosts_loop(make_sqlite_url: str) -> None
         return 1
 
     async def main() -> None:
-        async with AsyncEngine(make_sqlite_url, create=True) as engine:
+        async with AsyncEngine(sqlite_url) as engine:
             session = await engine.session("chat", functions=[where])
             reply = await session.call("code_interpreter", {"code": "where()"})
             assert reply.text == "1"
             assert loops == [asyncio.get_running_loop()]
 
     asyncio.run(main())
-
-
-@pytest.fixture
-def make_sqlite_url(tmp_path: Any) -> str:
-    return f"sqlite:///{tmp_path / 'own.db'}"
 
 
 def test_the_description_shows_the_functions_within_a_budget(local: Engine, tenant: str) -> None:

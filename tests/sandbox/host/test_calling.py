@@ -34,6 +34,7 @@ class Host:
         self._lock = threading.Lock()
         self._answers: list[Answer] = []
         self._now = 0
+        self._closed = threading.Event()
         self._ready, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def fileno(self) -> int:
@@ -75,7 +76,11 @@ class Host:
     def waits_for_ever(self) -> bool:
         return self.suspends
 
+    def nap(self, seconds: float) -> None:
+        self._closed.wait(seconds)
+
     def close(self) -> None:
+        self._closed.set()
         self._pool.shutdown()
         os.close(self._ready)
         os.close(self._wake)
@@ -95,17 +100,11 @@ def host() -> Iterator[Host]:
     host = Host(
         (Stub("get_orders", [REGION, LIMIT], "get_orders(region, limit=2)\nOrders of a region."), get_orders),
         (Stub("echo", [Parameter("value")], "echo(value)"), lambda value: value),
-        (Stub("nap", [Parameter("seconds")], "nap(seconds)"), lambda seconds: time.sleep(seconds)),
+        (Stub("nap", [Parameter("seconds")], "nap(seconds)"), lambda seconds: host.nap(seconds)),
         (Stub("tagged", [Parameter("tags", "further", False)], "tagged(**tags)"), lambda **tags: tags),
     )
     yield host
     host.close()
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox() as sandbox:
-        yield sandbox
 
 
 def value_of(outcome: Outcome) -> Any:
@@ -232,10 +231,10 @@ def test_nothing_leads_from_a_function_to_its_host(sandbox: Sandbox, host: Host)
 
 
 def test_waiting_counts_against_a_limit_of_its_own(sandbox: Sandbox, host: Host) -> None:
-    assert value_of(sandbox.run("nap(0.6)\n3", functions=host, limits=Limits(wall_seconds=0.3))) == 3
-    slow = sandbox.run("nap(0.2)\nwhile True:\n    pass", functions=host, limits=Limits(wall_seconds=0.3)).error
+    assert value_of(sandbox.run("nap(0.4)\n3", functions=host, limits=Limits(wall_seconds=0.3))) == 3
+    slow = sandbox.run("nap(0.1)\nwhile True:\n    pass", functions=host, limits=Limits(wall_seconds=0.3)).error
     assert slow is not None and (slow.kind, slow.line) == ("TimeLimit", 2)
-    late = sandbox.run("1\nnap(5)", functions=host, limits=Limits(wait_seconds=0.3)).error
+    late = sandbox.run("1\nnap(5)", functions=host, limits=Limits(wait_seconds=0.1)).error
     assert late is not None and (late.kind, late.line) == ("WaitLimit", 2)
 
 
