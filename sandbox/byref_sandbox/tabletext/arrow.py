@@ -61,12 +61,14 @@ def read(table: Table, source: bytes) -> Any:
         return None
     if len(found) != table.rows:
         return None
+    # Each change of an Arrow table copies the list of its columns: all are changed at once.
+    columns = found.columns
     for at, column in enumerate(table.columns):
         if column.type == "empty":  # there may be blanks
-            found = found.set_column(at, column.name, pa.nulls(len(found), pa.string()))
+            columns[at] = pa.nulls(len(found), pa.string())
         elif column.type in DATES:
-            found = found.set_column(at, column.name, _iso(found.column(at), ORDERS.get(column.notation)))
-    return found
+            columns[at] = _iso(columns[at], ORDERS.get(column.notation))
+    return pa.table(columns, names)
 
 
 def _has_carriage_return_at_a_row_end(records: memoryview, quote: str | None) -> bool:

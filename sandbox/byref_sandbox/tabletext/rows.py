@@ -138,7 +138,9 @@ class Reader:
                 if data.startswith(self._quote, at) and ways < _MAX_WAYS:
                     # The nearest closing quote is tried first, and the quote as text later.
                     closing = self._close.search(data, at + len(self._quote), end)
-                    if closing is not None and (closing.end() == end or data.startswith(self._delimiter, closing.end())):
+                    if closing is not None and (
+                        closing.end() == end or data.startswith(self._delimiter, closing.end())
+                    ):
                         ways += 1
                         aside.append((-1 if cut < 0 else stop + len(self._delimiter), [*cells, value]))
                         value = self._value(data[at + len(self._quote) : closing.start()])

@@ -181,9 +181,7 @@ def of_arrow(table: Any, rules: Rules | None = None) -> pd.DataFrame | None:
     """Return the DataFrame of flat records, by the rules above if none are given; None where one of their columns has to be decoded."""
     rules = rules or _OURS
     made: dict[str, Any] = {}
-    for name in table.column_names:
-        column = table.column(name)
-        table = table.drop_columns(name)
+    for name, column in zip(table.column_names, table.columns, strict=True):
         if column.nbytes <= _COMBINED_BYTES:
             column = column.combine_chunks()
         made[name] = rules.of_arrow(column)
