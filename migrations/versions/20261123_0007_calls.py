@@ -68,6 +68,7 @@ def upgrade() -> None:
         sa.Column("program_id", sa.BigInteger(), nullable=False),
         sa.Column("function", sa.String(64), nullable=False),
         sa.Column("arguments", sa.Text(), nullable=False),
+        sa.Column("argument_bytes", sa.BigInteger(), nullable=False),
         sa.Column("digest", sa.LargeBinary(32), nullable=False),
         sa.Column("occurrence", sa.BigInteger(), nullable=False),
         sa.Column("state", sa.String(8), nullable=False),

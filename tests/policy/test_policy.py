@@ -31,7 +31,8 @@ INTEGERS = {
     "min_threshold_bytes": 0, "max_threshold_bytes": 1, "max_result_tokens": 1, "max_output_bytes": 1, "preview_tokens": 20,
     "keep_tokens": 1, "preview_chars": 0, "envelope_tokens": 100, "truncate_tokens": 50, "wholesale_tokens": 1, "default_context_window": 1, "reply_tokens": 100,
     "image_tokens": 0, "max_artifact_bytes": 1, "max_session_bytes": 1, "max_tenant_bytes": 1, "run_memory_bytes": 16 << 20,
-    "run_output_bytes": 100, "run_result_bytes": 1000,
+    "run_output_bytes": 100, "run_result_bytes": 1000, "run_calls": 1, "run_calls_at_once": 1, "run_call_bytes": 1000,
+    "max_session_calls": 1, "max_session_calls_at_once": 1, "max_session_call_bytes": 1000, "max_session_call_seconds": 1,
 }  # fmt: skip
 """Each with the least that it may be."""
 NUMBERS = {
@@ -40,6 +41,7 @@ NUMBERS = {
     "run_seconds": (0.01, 3600),
     "run_cpu_seconds": (0.01, 3600),
     "run_recursion_depth": (50, 10_000),
+    "run_wait_seconds": (0.01, 3600),
 }
 WORDS = {
     "mode": ["auto", "variables", "artifact", "truncate"],
@@ -55,6 +57,7 @@ DURATIONS = ("ttl", "ledger_ttl")
 OR_NONE = {
     "context_percentage", "max_threshold_bytes", "max_result_tokens", "max_output_bytes", "envelope_tokens", "image_tokens",
     "keep_tokens", "ttl", "ledger_ttl", "max_session_bytes", "max_tenant_bytes", "wholesale_tokens",
+    "max_session_calls", "max_session_calls_at_once", "max_session_call_bytes", "max_session_call_seconds",
 }  # fmt: skip
 
 
@@ -212,6 +215,8 @@ DEFAULTS = {
     "ttl": timedelta(days=7), "ledger_ttl": None, "max_session_bytes": 2 << 30, "max_tenant_bytes": None,
     "max_artifact_bytes": 1 << 30, "run_seconds": 30.0, "run_cpu_seconds": 20.0, "run_memory_bytes": 1 << 30,
     "run_output_bytes": 100_000, "run_result_bytes": 64 << 20, "run_recursion_depth": 1_000,
+    "run_wait_seconds": 300.0, "run_calls": 10_000, "run_calls_at_once": 64, "run_call_bytes": 2 << 30,
+    "max_session_calls": None, "max_session_calls_at_once": None, "max_session_call_bytes": None, "max_session_call_seconds": None,
 }  # fmt: skip
 OTHERS: dict[str, Any] = {
     "enabled": False, "mode": "truncate", "plaintext": "wholesale", "wholesale_tokens": 30_000, "envelope_form": "previews", "schema_form": "json-schema", "tables": "off", "context_percentage": 0.5,
@@ -222,6 +227,8 @@ OTHERS: dict[str, Any] = {
     "ttl": timedelta(hours=1), "ledger_ttl": timedelta(days=400), "max_session_bytes": 5 << 20, "max_tenant_bytes": 9 << 20,
     "max_artifact_bytes": 1 << 20, "run_seconds": 5.0, "run_cpu_seconds": 4.0, "run_memory_bytes": 1 << 28,
     "run_output_bytes": 5_000, "run_result_bytes": 1 << 20, "run_recursion_depth": 300,
+    "run_wait_seconds": 60.0, "run_calls": 100, "run_calls_at_once": 8, "run_call_bytes": 1 << 20,
+    "max_session_calls": 1_000, "max_session_calls_at_once": 9, "max_session_call_bytes": 1 << 21, "max_session_call_seconds": 600,
 }  # fmt: skip
 """Of every knob a value that no preset has."""
 

@@ -120,7 +120,10 @@ _END: Final = (
         wall_ms=bindparam("new_wall_ms"),
     )
 )
-_REBEGIN: Final = update(CallRow).where(CallRow.id == bindparam("of_call")).values(state="begun")
+_RELEASE: Final = update(CallRow).where(CallRow.id == bindparam("of_call")).values(wall_ms=None)
+_REBEGIN: Final = (
+    update(CallRow).where(CallRow.id == bindparam("of_call")).values(state="begun", wall_ms=bindparam("reserved_ms"))
+)
 
 
 def digest_of(function: str, arguments: bytes) -> bytes:
@@ -218,9 +221,17 @@ def begin(connection: Connection, scope: Scope, program: int, calls: Sequence[di
     return [(row.id, one["public_id"]) for row, one in zip(made, rows, strict=True)]
 
 
-def begin_again(connection: Connection, rows: Sequence[int]) -> None:
-    """Note that calls are made now that were approved, or were under way when their process died."""
-    connection.execute(_REBEGIN, [{"of_call": row} for row in rows])
+def begin_again(connection: Connection, rows: Sequence[tuple[int, float | None]]) -> None:
+    """Note that calls are made now that were approved, or were under way when their process died; each with the milliseconds that
+    are reserved for it.
+    """
+    connection.execute(_REBEGIN, [{"of_call": row, "reserved_ms": reserved} for row, reserved in rows])
+
+
+def release(connection: Connection, rows: Sequence[int]) -> None:
+    """Take back what was reserved for calls whose process has died."""
+    if rows:
+        connection.execute(_RELEASE, [{"of_call": row} for row in rows])
 
 
 def end(connection: Connection, ended: Sequence[dict[str, Any]]) -> None:
@@ -268,7 +279,7 @@ def read_arguments(text: str) -> dict[str, Any] | str:
     """Return arguments as they were given; the text if it is cut."""
     try:
         read = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return read if isinstance(read, dict) else text
 
@@ -289,7 +300,11 @@ def of_steps(connection: Connection, session_row: int, steps: Collection[int]) -
 
 
 def _listed(row: Any) -> ledger.Entry:
-    detail = {"id": row["public_id"], "outcome": row["state"], "wall_ms": row["wall_ms"]}
+    detail = {
+        "id": row["public_id"],
+        "outcome": row["state"],
+        "wall_ms": None if row["state"] == "begun" else row["wall_ms"],
+    }
     if row["error"] is not None:
         detail["error"] = f"{row['error_kind']}: {row['error']}"
     return ledger.Entry(

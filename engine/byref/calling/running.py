@@ -26,13 +26,14 @@ from sqlalchemy import Connection
 from byref.accounting import ledger
 from byref.artifacts import staging, store, variables
 from byref.artifacts.variables import Part
-from byref.calling import journal, results
+from byref.calling import budgets, journal, results
+from byref.calling.budgets import Full, Spent
 from byref.calling.journal import Entry, Key, Program
 from byref.calling.results import Made
 from byref.conversation import room
 from byref.conversation.result import Pending
 from byref.conversation.scope import Scope
-from byref.errors import ByrefError, ToolError, one_line
+from byref.errors import ByrefError, QuotaExceeded, ToolError, one_line
 from byref.functions import Function
 from byref_sandbox import EXACT, jsontext
 from byref_sandbox.functions import MAX_MESSAGE_CHARS, Answer, Call, ErrorKind, Raised, Returned, Stub
@@ -40,12 +41,12 @@ from byref_sandbox.values import data
 
 logger = logging.getLogger("byref")
 
-MAX_CALLS: Final = 10_000
-"""The most calls of one run."""
-MAX_BYTES: Final = 2 << 30
-"""The most bytes of arguments and results of one run."""
-AT_ONCE: Final = 64
-"""The most calls of one run that are under way at once."""
+HANDED_BYTES: Final = 16 << 20
+"""Bytes of results that are handed over at once, or one result."""
+MAX_CHECK_SECONDS: Final = 20.0
+"""How long the arguments of one run's calls are checked against schemas: that is the host's time, not the run's."""
+ROOM_SECONDS: Final = 0.1
+"""How often calls that wait for other runs' calls to end are tried again."""
 SHOWN_ARGUMENT_CHARS: Final = 300
 _NEVER: Final = 3600.0
 _ERROR_KINDS: Final = frozenset(get_args(ErrorKind))
@@ -65,9 +66,32 @@ class _Under:
     row: int
     began: float = 0.0
     """When it was called; 0 while it waits for its turn."""
+    reserved_ms: float | None = None
+    """The milliseconds that the session's budget leaves it."""
     is_over: bool = False
     """Its time is over: what it returns comes too late."""
     finish: Callable[[], None] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it may take."""
+        seconds = self.function.timeout
+        return seconds if self.reserved_ms is None else min(seconds, self.reserved_ms / 1000)
+
+
+@dataclass(slots=True)
+class _New:
+    """A call that is not in the journal yet, or is there and was not made: it was approved, say."""
+
+    under: _Under
+    entry: Entry | None
+    row: dict[str, Any]
+    """What the journal is to have of it, if it has nothing yet."""
+
+    @property
+    def is_made(self) -> bool:
+        """It does not wait for anybody's approval."""
+        return self.entry is not None or self.row["state"] == "begun"
 
 
 @dataclass(slots=True)
@@ -106,14 +130,19 @@ class Calls:
         self._unclaimed: set[Key] = set()
         """Calls of an earlier run of the program that this one has not asked for yet."""
         self._came: dict[bytes, int] = {}
-        self._calls = 0
-        self._bytes = 0
+        self._budget = budgets.OfRun(scope.policy)
+        self._at_once = scope.policy.run_calls_at_once
+        self._checked_seconds = 0.0
+        self._held: list[_New] = []
+        """Calls that wait until the session's calls at once are fewer."""
+        self._tried = 0.0
         self._queue: deque[_Under] = deque()
         self._under: dict[int, _Under] = {}
         """Calls that were begun and have not come back, by number."""
         self._waiting: dict[int, Entry] = {}
         """Calls that wait for somebody's approval, by number."""
-        self._answers: list[Answer] = []
+        self._answers: deque[Answer | tuple[int, Entry]] = deque()
+        """Those of the journal are read when their turn comes."""
         self._results: list[tuple[Function, int, Made]] = []
         self._done: deque[_Done] = deque()
         self._ready, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -132,28 +161,40 @@ class Calls:
     def begin(self, calls: Sequence[Call]) -> None:
         """Answer calls out of the journal, or write them down and make them."""
         program = self._opened()
-        new: list[tuple[Call, Function, dict[str, Any], Key, dict[str, Any]]] = []
-        again: list[tuple[Entry, _Under]] = []
+        new: list[_New] = []
         for call in calls:
             try:
                 function, arguments, key = self._checked(call)
             except ToolError as error:
-                self._answers.append(Raised(call.number, "ValueError", _bounded(str(error))))
+                self._refuse(call.number, "ValueError", str(error))
+                continue
+            except Spent as error:
+                self._refuse(call.number, "RuntimeError", str(error))
                 continue
             entry = self._journal.get(key)
             self._unclaimed.discard(key)
             if entry is None:
-                if self._unclaimed and not (self._under or self._waiting or self._queue or new or again):
-                    self._answers.append(Raised(call.number, "RuntimeError", self._path_changed(function, arguments)))
+                if self._unclaimed and not (self._under or self._waiting or self._queue or self._held or new):
+                    self._refuse(call.number, "RuntimeError", self._path_changed(function, arguments))
                     continue
-                row = self._row(call, function, arguments, key)
-                new.append((call, function, arguments, key, row))
+                try:
+                    row = self._row(call, function, arguments, key)
+                except Exception as error:  # the host's predicate does not understand what hostile code gave it
+                    logger.warning("byref could not ask whether %s() needs approval", function.name, exc_info=True)
+                    words = (
+                        f"{function.name}() was not called: whether it needs approval is not known: {one_line(error)}"
+                    )
+                    self._refuse(call.number, "FunctionError", words)
+                    continue
+                new.append(_New(_Under(call.number, function, arguments, 0), None, row))
             else:
                 under = self._from_journal(call, function, entry)
                 if under is not None:
-                    again.append((entry, under))
-        if new or again:
-            self._write(program, new, again)
+                    new.append(_New(under, entry, {}))
+        if self._budget.is_ignored:
+            raise ToolError("the code was ended: it went on calling functions although its budget was used up")
+        if new:
+            self._write(program, new)
         self._start()
 
     def answers(self) -> Sequence[Answer]:
@@ -169,24 +210,29 @@ class Calls:
                 done.append(one)
         if done:
             self._journal_ends(done)
+        if self._held and (done or time.monotonic() - self._tried > ROOM_SECONDS):
+            held, self._held = self._held, []
+            self._write(self._opened(), held)
+        if self._queue:
             self._start()
-        elif self._program is not None and time.monotonic() - self._seen > journal.SEEN_SECONDS:
+        if self._program is not None and time.monotonic() - self._seen > journal.SEEN_SECONDS:
             program = self._program
             self._stage(lambda connection: journal.see(connection, program.row))
-        answers, self._answers = self._answers, []
-        return answers
+        return self._handed_over()
 
     def patience(self) -> float:
         """Return the seconds until a call's time is over, or this process has to say that it is still at it."""
         if self._program is None:
             return _NEVER
         now = time.monotonic()
-        until = [one.began + one.function.timeout for one in self._under.values() if one.began]
+        until = [one.began + one.seconds for one in self._under.values() if one.began]
+        if self._held:
+            until.append(self._tried + ROOM_SECONDS)
         return max(0.0, min([self._seen + journal.SEEN_SECONDS, *until]) - now) + 0.01
 
     def waits_for_ever(self) -> bool:
         """Whether only approvals are missing."""
-        return bool(self._waiting) and not (self._under or self._queue or self._done or self._answers)
+        return bool(self._waiting) and not (self._under or self._held or self._queue or self._done or self._answers)
 
     # What the engine asks ------------------------------------------------------------------------------------------------------
 
@@ -263,18 +309,13 @@ class Calls:
         return self._program
 
     def _checked(self, call: Call) -> tuple[Function, dict[str, Any], Key]:
-        """Return a call's function, arguments and key; raise ToolError, in words for the code."""
+        """Return a call's function, arguments and key; raise ToolError and Spent, in words for the code."""
+        self._budget.take_call(call.function, len(call.arguments))
         function = self._functions.get(call.function)
         if function is None:
             raise ToolError(f"there is no function {call.function[:80]!r}")
-        self._calls += 1
-        self._bytes += len(call.arguments)
-        if self._calls > MAX_CALLS:
-            raise ToolError(f"more than {MAX_CALLS:,} calls in one run")
-        if self._bytes > MAX_BYTES:
-            raise ToolError(f"more than {MAX_BYTES:,} bytes of arguments and results in one run")
         try:
-            arguments = jsontext.decode(call.arguments)
+            arguments = _arguments_of(call.arguments)
         except jsontext.NotJSON as error:
             raise ToolError(f"{function.name}(): its arguments are no JSON: {error}") from None
         if not isinstance(arguments, dict):
@@ -287,17 +328,30 @@ class Calls:
     def _fitting(self, function: Function, arguments: dict[str, Any]) -> dict[str, Any]:
         from byref.references.fitting import misfit  # imported late because jsonschema takes long to import
 
-        if (wrong := misfit(arguments, function.parameters)) is not None:
+        if self._checked_seconds > MAX_CHECK_SECONDS:
+            raise Spent(f"{function.name}() was not called: the arguments of this run's calls take too long to check")
+        began = time.monotonic()
+        try:
+            wrong = misfit(arguments, function.parameters)
+        except RecursionError:
+            wrong = "its arguments are nested too deeply"
+        finally:
+            self._checked_seconds += time.monotonic() - began
+        if wrong is not None:
             raise ToolError(f"{function.name}(): {wrong}; it is {function.signature}")
         return arguments
 
     def _row(self, call: Call, function: Function, arguments: dict[str, Any], key: Key) -> dict[str, Any]:
+        waits = function.needs_approval(arguments)
+        # Who approves a call sees what it is called with: of keys that are there twice only one is.
+        text = ledger.dump(arguments) if waits else call.arguments.decode("utf-8", "replace")
         return {
             "function": function.name,
-            "arguments": ledger.cut_arguments(call.arguments.decode("utf-8", "replace")),
+            "arguments": ledger.cut_arguments(text),
+            "argument_bytes": len(call.arguments),
             "digest": key[0],
             "occurrence": key[1],
-            "state": "waiting" if function.needs_approval(arguments) else "begun",
+            "state": "waiting" if waits else "begun",
         }
 
     def _from_journal(self, call: Call, function: Function, entry: Entry) -> _Under | None:
@@ -307,12 +361,12 @@ class Calls:
         self.tally.tokens += entry.tokens
         match entry.state:
             case "returned":
-                self._answers.append(self._returned(call.number, entry))
+                self._answers.append((call.number, entry))
             case "raised":
                 kind: Any = entry.error_kind if entry.error_kind in _ERROR_KINDS else "FunctionError"
-                self._answers.append(Raised(call.number, kind, entry.error or ""))
+                self._refuse(call.number, kind, entry.error or "")
             case "refused":
-                self._answers.append(Raised(call.number, "PermissionError", f"{function.name}() was not approved"))
+                self._refuse(call.number, "PermissionError", f"{function.name}() was not approved")
             case "waiting":
                 self._waiting[call.number] = entry
             case "approved":
@@ -331,8 +385,35 @@ class Calls:
                     "so it is not made again"
                 )
                 self._done.append(_Done(under, None, ("RuntimeError", message), 0.0))
-                os.write(self._wake, b"1")
+                self._wake_up()
         return None
+
+    def _refuse(self, number: int, kind: ErrorKind, message: str) -> None:
+        self._answers.append(Raised(number, kind, _bounded(message)))
+
+    def _handed_over(self) -> list[Answer]:
+        """Return the answers whose turn it is: not more at once than a run can be expected to take."""
+        handed: list[Answer] = []
+        size = 0
+        while self._answers and size < HANDED_BYTES:
+            answer = self._answers.popleft()
+            if isinstance(answer, tuple):
+                entry = answer[1]
+                answer = self._returned(*answer)
+                if isinstance(answer, Returned):
+                    try:
+                        self._budget.take_result(entry.function, len(answer.data))
+                    except Spent as error:
+                        answer = Raised(answer.number, "RuntimeError", _bounded(str(error)))
+            handed.append(answer)
+            size += len(answer.data) if isinstance(answer, Returned) else len(answer.message)
+        if self._answers:
+            self._wake_up()
+        return handed
+
+    def _wake_up(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # what is full wakes
+            os.write(self._wake, b"1")
 
     def _returned(self, number: int, entry: Entry) -> Answer:
         content_type = entry.content_type or data.JSON
@@ -350,47 +431,77 @@ class Calls:
             )
         return Returned(number, content_type, found[row].payload.read())
 
-    def _write(
-        self,
-        program: Program,
-        new: Sequence[tuple[Call, Function, dict[str, Any], Key, dict[str, Any]]],
-        again: Sequence[tuple[Entry, _Under]],
-    ) -> None:
-        limited = {function.name: function.max_calls for _, function, *_ in new if function.max_calls is not None}
+    def _write(self, program: Program, new: Sequence[_New]) -> None:
+        """Reserve what calls need, and write them down; those for which there is no room wait."""
+        policy = self._scope.policy
+        counted = sorted({one.under.function.name for one in new if one.under.function.max_calls is not None})
+        is_limited = bool(counted) or budgets.are_limited(policy)
 
-        def work(connection: Connection) -> tuple[list[tuple[int, str]], set[int]]:
-            over: set[int] = set()
-            if limited:
+        def work(
+            connection: Connection,
+        ) -> tuple[list[tuple[int, str]], dict[int, Spent | Full], dict[int, float | None]]:
+            refused: dict[int, Spent | Full] = {}
+            reserved: dict[int, float | None] = {}
+            if is_limited:
                 ledger.lock(connection, self._scope.row)
             journal.see(connection, program.row)
-            if limited:
-                so_far = journal.calls_so_far(connection, self._scope.row, [*limited])
-                for at, (_, function, *_rest) in enumerate(new):
-                    if function.max_calls is not None:
-                        count = so_far.get(function.name, 0)
-                        so_far[function.name] = count + 1
-                        if count >= function.max_calls:
-                            over.add(at)
-            rows = [row for at, (*_, row) in enumerate(new) if at not in over]
+            if is_limited:
+                journal.release(connection, [one.under.row for one in new if one.entry is not None])
+                own = len(self._under) + len(self._queue)
+                left = budgets.of_session(connection, self._scope.row, policy, counted, program.row, own)
+                for one in new:
+                    number = one.under.number
+                    try:
+                        if one.entry is None:
+                            size = one.row["argument_bytes"]
+                            reserved[number] = left.take_call(one.under.function, size, is_made=one.is_made)
+                        else:
+                            reserved[number] = left.begin(one.under.function)
+                    except (Spent, Full) as error:
+                        refused[number] = error
+            going = [one for one in new if one.under.number not in refused]
+            rows = [{**one.row, "wall_ms": reserved.get(one.under.number)} for one in going if one.entry is None]
             made = journal.begin(connection, self._scope, program.row, rows) if rows else []
-            if again:
-                journal.begin_again(connection, [under.row for _, under in again])
-            return made, over
+            if again := [(one.under.row, reserved.get(one.under.number)) for one in going if one.entry is not None]:
+                journal.begin_again(connection, again)
+            return made, refused, reserved
 
-        made, over = self._stage(work)
+        made, refused, reserved = self._stage(work)
+        self._tried = time.monotonic()
         rows = iter(made)
-        for at, (call, function, arguments, _key, row) in enumerate(new):
-            if at in over:
-                words = f"{function.name}() may be called {function.max_calls:,} times in this conversation; that is used up"
-                self._answers.append(Raised(call.number, "RuntimeError", words))
-            elif row["state"] == "waiting":
-                row_id, id_ = next(rows)
-                self._waiting[call.number] = Entry(
-                    row_id, id_, function.name, row["arguments"], "waiting", None, None, None, None, None, None, 0
-                )
-            else:
-                self._queue.append(_Under(call.number, function, arguments, next(rows)[0]))
-        self._queue.extend(under for _, under in again)
+        for one in new:
+            under, row = one.under, one.row
+            error = refused.get(under.number)
+            if isinstance(error, Full):
+                self._held.append(one)
+                continue
+            if error is not None and one.entry is None:
+                self._refuse(under.number, "RuntimeError", str(error))
+                continue
+            if error is not None:
+                self._done.append(_Done(under, None, ("RuntimeError", str(error)), 0.0))
+                self._wake_up()
+                continue
+            under.reserved_ms = reserved.get(under.number)
+            if one.entry is None:
+                under.row, id_ = next(rows)
+                if not one.is_made:
+                    self._waiting[under.number] = Entry(
+                        row=under.row,
+                        id=id_,
+                        function=under.function.name,
+                        arguments=row["arguments"],
+                        state="waiting",
+                        changed=None,
+                        content_type=None,
+                        result=None,
+                        artifact_row=None,
+                        error_kind=None,
+                        error=None,
+                        tokens=0,
+                    )
+                    continue
+            self._queue.append(under)
 
     def _start(self) -> None:
         """Make the calls whose turn it is."""
@@ -398,7 +509,7 @@ class Calls:
         at_once: dict[str, int] = {}
         for one in self._under.values():
             at_once[one.function.name] = at_once.get(one.function.name, 0) + 1
-        while self._queue and len(self._under) < AT_ONCE:
+        while self._queue and len(self._under) < self._at_once:
             one = self._queue.popleft()
             name = one.function.name
             if at_once.get(name, 0) >= one.function.concurrency:
@@ -418,10 +529,12 @@ class Calls:
             one.finish = submit(loop, self._context.copy(), lambda: self._awaited(one))
             return
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="byref-function")
+            self._threads = ThreadPoolExecutor(self._at_once, thread_name_prefix="byref-function")
         self._threads.submit(self._context.copy().run, self._called, one)
 
     def _called(self, one: _Under) -> None:
+        if one.is_over:  # while it waited for a thread: the code was told that it did not return
+            return
         try:
             value = one.function.call(**_converted(one.function, one.arguments))
         except BaseException as error:  # noqa: BLE001  whatever a function raises is the code's to see
@@ -456,31 +569,55 @@ class Calls:
         with self._closed:
             if not self._is_closed:
                 self._done.append(_Done(one, made, error, wall_ms))
-                os.write(self._wake, b"1")
+                self._wake_up()
 
     def _expire(self) -> None:
         now = time.monotonic()
         for one in list(self._under.values()):
-            if one.began and now - one.began > one.function.timeout:
-                words = f"{one.function.name}() did not return within {one.function.timeout:g} s"
-                self._done.append(_Done(one, None, ("TimeoutError", words), one.function.timeout * 1000))
+            if one.began and now - one.began > one.seconds:
+                words = f"{one.function.name}() did not return within {one.seconds:g} s"
+                self._done.append(_Done(one, None, ("TimeoutError", words), one.seconds * 1000))
                 if one.finish is not None:
                     one.finish()
 
     def _journal_ends(self, done: Sequence[_Done]) -> None:
         """Write down what calls have come to; only then the code is told."""
         program = self._opened()
+        policy = self._scope.policy
+        spent: dict[int, str] = {}
+        for one in done:
+            if one.made is not None:
+                try:
+                    self._budget.take_result(one.under.function.name, len(one.made.payload))
+                except Spent as error:
+                    spent[one.under.number] = str(error)
 
-        def work(connection: Connection) -> dict[int, int]:
+        def work(connection: Connection) -> tuple[dict[int, int], dict[int, str]]:
             artifacts: dict[int, int] = {}
-            if any(one.made is not None and one.made.staged is not None for one in done):
+            refused = dict(spent)
+            if policy.max_session_call_bytes is not None or any(
+                one.made is not None and one.made.staged for one in done
+            ):
                 ledger.lock(connection, self._scope.row)
             journal.see(connection, program.row)
+            if policy.max_session_call_bytes is not None:
+                left = budgets.of_session(connection, self._scope.row, policy, [], program.row, len(self._under))
+                for one in done:
+                    if one.made is not None and one.under.number not in refused:
+                        try:
+                            left.take_result(one.under.function.name, len(one.made.payload))
+                        except Spent as error:
+                            refused[one.under.number] = str(error)
             rows: list[dict[str, Any]] = []
             for one in done:
                 row: dict[str, Any] = {"of_call": one.under.row, "new_wall_ms": one.wall_ms}
                 made = one.made
-                if made is not None:
+                if made is not None and made.staged is not None and one.under.number not in refused:
+                    try:
+                        room.check_within(connection, self._scope, {made.staged.digest: made.staged.size})
+                    except QuotaExceeded as error:  # others have used up the room since it was staged
+                        refused[one.under.number] = f"{one.under.function.name}(): its result cannot be kept: {error}"
+                if made is not None and one.under.number not in refused:
                     row |= {
                         "new_state": "returned",
                         "new_content_type": made.content_type,
@@ -488,30 +625,27 @@ class Calls:
                         "new_tokens": made.tokens,
                     }
                     if made.staged is not None and made.about is not None:
-                        room.check_within(connection, self._scope, {made.staged.digest: made.staged.size})
                         blob = staging.publish_kept(connection, self._scope.place, made.staged)
                         artifact = self._scope.publish(connection, blob, made.about, step=None, origin="output")
                         artifacts[one.under.number] = row["new_artifact_id"] = artifact.row_id
                     else:
                         row["new_result"] = journal.packed(made.payload)
                 else:
-                    assert one.error is not None
-                    row |= {"new_state": "raised", "new_error_kind": one.error[0], "new_error": _bounded(one.error[1])}
+                    kind, words = _failure(one, refused)
+                    row |= {"new_state": "raised", "new_error_kind": kind, "new_error": _bounded(words)}
                 rows.append(row)
             journal.end(connection, rows)
-            return artifacts
+            return artifacts, refused
 
-        artifacts = self._stage(work)
+        artifacts, refused = self._stage(work)
         for one in done:
             self._under.pop(one.under.number, None)
             self.tally.calls += 1
-            if one.made is None:
-                assert one.error is not None
+            if one.made is None or one.under.number in refused:
                 self.tally.failed += 1
-                self._answers.append(Raised(one.under.number, one.error[0], _bounded(one.error[1])))
+                self._refuse(one.under.number, *_failure(one, refused))
                 continue
             self.tally.tokens += one.made.tokens
-            self._bytes += len(one.made.payload)
             self._answers.append(Returned(one.under.number, one.made.content_type, one.made.payload))
             if one.under.number in artifacts:
                 self._results.append((one.under.function, artifacts[one.under.number], one.made))
@@ -545,6 +679,24 @@ class Calls:
         return "it needs approval" if self._functions[function].approval is True else "its arguments need approval"
 
 
+def _arguments_of(given: bytes) -> object:
+    """Return the value of JSON text; raise NotJSON.
+
+    Numbers are finite: NaN is neither above nor below any bound, so no predicate over arguments would hold for it.
+    """
+    try:
+        return msgspec.json.decode(str(given, "utf-8"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        read = jsontext.decode(given)  # half of a surrogate pair, say
+    try:
+        json.dumps(read, allow_nan=False)
+    except ValueError:
+        raise jsontext.NotJSON("it has a number that is not finite") from None
+    except RecursionError:
+        raise jsontext.NotJSON("nested too deeply") from None
+    return read
+
+
 def _converted(function: Function, arguments: dict[str, Any]) -> dict[str, Any]:
     if not function.types:
         return arguments
@@ -569,5 +721,12 @@ def _error_of(function: Function, error: BaseException) -> tuple[ErrorKind, str]
     return kind, f"{function.name}(): {words}"
 
 
+def _failure(one: _Done, refused: Mapping[int, str]) -> tuple[ErrorKind, str]:
+    """Return the error of a call, which may be that there is no room for what it returned."""
+    return one.error or ("RuntimeError", refused[one.under.number])
+
+
 def _bounded(text: str) -> str:
-    return text if len(text) <= MAX_MESSAGE_CHARS else f"{text[: MAX_MESSAGE_CHARS - 1]}…"
+    """Return an error's text as SQL and the run take it: whatever a function, or hostile code, has put into it."""
+    text = jsontext.encodable(text[:MAX_MESSAGE_CHARS])
+    return text if len(text) < MAX_MESSAGE_CHARS else f"{text[: MAX_MESSAGE_CHARS - 1]}…"

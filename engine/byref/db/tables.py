@@ -639,6 +639,8 @@ class CallRow(Base):
     function: Mapped[str] = mapped_column(String(64))
     arguments: Mapped[str] = mapped_column(EscapedText)
     """As the code gave them, as JSON, cut if they are long."""
+    argument_bytes: Mapped[int]
+    """Of all of the arguments."""
     digest: Mapped[bytes] = mapped_column(LargeBinary(32))
     """BLAKE3 of the function's name and all of its arguments."""
     occurrence: Mapped[int]
@@ -657,6 +659,7 @@ class CallRow(Base):
     tokens: Mapped[int]
     """Tokens of the result, which the model did not read."""
     wall_ms: Mapped[float | None]
+    """While it is under way: what is reserved for it, if the session's calls may only take so long."""
     step: Mapped[int | None]
     """The step of the reply of its program; None until then."""
     created_at: Mapped[datetime]

@@ -317,6 +317,7 @@ def limits_of(scope: Scope) -> Limits:
         stdout_bytes=policy.run_output_bytes,
         result_bytes=policy.run_result_bytes,
         recursion_depth=policy.run_recursion_depth,
+        wait_seconds=policy.run_wait_seconds,
     )
 
 

@@ -94,6 +94,14 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
     "run_output_bytes": checks.integer(100),
     "run_result_bytes": checks.integer(1000),
     "run_recursion_depth": checks.between(50, 10_000),
+    "run_wait_seconds": checks.between(0.01, 3600),
+    "run_calls": checks.integer(1),
+    "run_calls_at_once": checks.integer(1),
+    "run_call_bytes": checks.integer(1000),
+    "max_session_calls": checks.optional(checks.integer(1)),
+    "max_session_calls_at_once": checks.optional(checks.integer(1)),
+    "max_session_call_bytes": checks.optional(checks.integer(1000)),
+    "max_session_call_seconds": checks.optional(checks.integer(1)),
 }
 """The check of each knob; `tools` and `per_tool` have checks of their own."""
 
@@ -268,6 +276,23 @@ class Policy:
     """Bytes that a run may send back: its value and the names that it leaves."""
     run_recursion_depth: int = 1_000
     """How deeply calls may be nested in a run."""
+    run_wait_seconds: float = 300.0
+    """Seconds that a run may wait for functions of the host, in addition to `run_seconds`."""
+    run_calls: int = 10_000
+    """Calls of functions of the host that one run may make."""
+    run_calls_at_once: int = 64
+    """Calls of one run that are under way at once; others wait for their turn. Functions that are not coroutines have a thread each."""
+    run_call_bytes: int = 2 << 30
+    """Bytes that arguments and results of one run's calls may take together."""
+    max_session_calls: int | None = None
+    """Calls that a session may make, in all of its runs; None: no limit. This and the next three hold over all processes: what a call
+    needs is reserved before it is made."""
+    max_session_calls_at_once: int | None = None
+    """Calls of a session that are under way, or wait for their turn, at once; others wait, whichever run they are of."""
+    max_session_call_bytes: int | None = None
+    """Bytes that arguments and results of a session's calls may take together."""
+    max_session_call_seconds: int | None = None
+    """Seconds that a session's calls may take together. A call under way counts with its time-out, or with what is left."""
 
     def __post_init__(self) -> None:
         """Refuse impossible settings; the error names the knob, the value and what is allowed."""
