@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from byref.aio import AsyncEngine, AsyncSession
     from byref.artifacts.store import Artifact, approx_byte_size, is_pointer
     from byref.artifacts.variables import Variable
+    from byref.calling.submodels import model_function
     from byref.content import ToolOutput
     from byref.conversation.interpreters import Interpreter
     from byref.conversation.lifecycle import Swept
@@ -85,6 +86,7 @@ __all__ = [
     "approx_byte_size",
     "db",
     "is_pointer",
+    "model_function",
 ]
 
 _logs.keep_plain()
@@ -111,6 +113,7 @@ _HOMES = {
     "conversation.listing": ("SessionInfo", "TenantInfo"),
     "accounting.models": ("ModelInfo", "Models", "Price"),
     "content": ("ToolOutput",),
+    "calling.submodels": ("model_function",),
     "functions": ("Function",),
     "policy": ("Policy", "ToolPolicy"),
     "conversation.result": ("Pending", "Result", "ToolReply"),

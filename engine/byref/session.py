@@ -254,18 +254,7 @@ class Session:
                 f"through={shown(through)}: expected the step up to which the request carried outputs"
             )
         scope = self._scope
-        model = known.model or scope.model
-        cost = None
-        if model is not None:
-            cost = scope.models.cost(
-                model,
-                input_tokens=known.input_tokens,
-                output_tokens=known.output_tokens,
-                cache_read_tokens=known.cache_read_tokens,
-                cache_write_tokens=known.cache_write_tokens,
-                cache_write_1h_tokens=known.cache_write_1h_tokens,
-            )
-        stated = replace(known, model=model)
+        stated, cost = scope.priced(known, scope.model)
 
         def work(connection: Connection) -> None:
             ledger.record_usage(

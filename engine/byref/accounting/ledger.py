@@ -169,9 +169,10 @@ _REQUEST = select(LedgerRow.step).where(
 
 
 def _last(kind: str) -> Any:
-    """Select the last step of a kind that ends turns; 0 if there is none."""
+    """Select the last step of a kind that has ended a turn; 0 if there is none."""
     of_kind = LedgerRow.session_id == bindparam("of_session"), text(ENDS_TURN), text(f"kind = '{kind}'")
-    return select(func.coalesce(func.max(LedgerRow.step), 0)).where(*of_kind).scalar_subquery()
+    last = select(LedgerRow.step).where(*of_kind, ~LedgerRow.in_turn).order_by(LedgerRow.step.desc()).limit(1)
+    return func.coalesce(last.scalar_subquery(), 0)
 
 
 IN_TURN = LedgerRow.step > _last("usage"), LedgerRow.step > _last("compaction")
@@ -299,7 +300,10 @@ def append(
     """Insert one step, and add `pending` tokens, by our count, to the session's context."""
     columns["detail"] = dump(columns.get("detail", {}))
     about = {"tenant": tenant, "session_id": session_row, "step": step, "kind": kind, "created_at": datetime.now(UTC)}
-    row, reserved = {"is_error": False, **about, **columns}, {"of_session": session_row, "tokens": pending}
+    row, reserved = (
+        {"is_error": False, "in_turn": False, **about, **columns},
+        {"of_session": session_row, "tokens": pending},
+    )
     if pending and connection.dialect.name == "postgresql":
         connection.execute(_RESERVE_AND_APPEND, reserved | {f"new_{name}": row.get(name) for name in _COLUMNS})
         return
@@ -338,8 +342,12 @@ def record_usage(
     sets_context: bool,
     through: int | None,
     cost: Decimal | None,
+    in_turn: bool = False,
 ) -> int:
-    """Record one request's usage and return its step; `Recorded` if that request was recorded before."""
+    """Record one request's usage and return its step; `Recorded` if that request was recorded before.
+
+    `in_turn` is for a request that code has made while the model waits for it: it does not end the model's turn.
+    """
     # The lock comes first: only under it can two reports of one request at the same moment see each other. `Recorded` rolls
     # the step back.
     turn = take_step(connection, session_row)
@@ -368,6 +376,7 @@ def record_usage(
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
         cost_nanos=None if cost is None or cost > MAX_COST else int(cost * NANOS),
+        in_turn=in_turn,
         detail=detail,
     )
     return turn.step

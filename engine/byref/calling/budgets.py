@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from byref.calling import journal
 from byref.db.tables import CallRow, ProgramRow
@@ -137,6 +137,12 @@ def are_limited(policy: Policy) -> bool:
     return any(getattr(policy, knob) is not None for knob in KNOBS)
 
 
+def is_running() -> ColumnElement[bool]:
+    """Return the condition that some process is running a program."""
+    heard = ProgramRow.seen_at > datetime.now(UTC) - timedelta(seconds=journal.LEASE_SECONDS)
+    return and_(ProgramRow.state == "running", ProgramRow.owner != "", heard)
+
+
 def of_session(
     connection: Connection, session_row: int, policy: Policy, counted: list[str], program: int, own: int
 ) -> OfSession:
@@ -160,8 +166,7 @@ def of_session(
             .select_from(CallRow)
             .join(ProgramRow, ProgramRow.id == CallRow.program_id)
             .where(CallRow.session_id == session_row, CallRow.state == "begun", CallRow.program_id != program)
-            .where(ProgramRow.state == "running", ProgramRow.owner != "")
-            .where(ProgramRow.seen_at > datetime.now(UTC) - timedelta(seconds=journal.LEASE_SECONDS))
+            .where(is_running())
         ).scalar_one()
     by_function = journal.calls_so_far(connection, session_row, counted) if counted else {}
     return OfSession(policy, calls, sizes, float(ms), at_once, by_function)

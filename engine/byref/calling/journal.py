@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 import zstandard
 from blake3 import blake3
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import BigInteger, Connection, bindparam, func, insert, select, update
 
 from byref.accounting import ledger
 from byref.artifacts.store import batched
@@ -74,6 +74,7 @@ class Entry:
     error_kind: str | None
     error: str | None
     tokens: int
+    spent: int
 
 
 Key = tuple[bytes, int]
@@ -92,6 +93,7 @@ _COLUMNS: Final = (
     CallRow.error_kind,
     CallRow.error,
     CallRow.tokens,
+    CallRow.spent_tokens,
 )
 _OF_PROGRAM: Final = (
     select(CallRow.digest, CallRow.occurrence, *_COLUMNS)
@@ -118,11 +120,18 @@ _END: Final = (
         size_bytes=bindparam("new_size_bytes"),
         tokens=bindparam("new_tokens"),
         wall_ms=bindparam("new_wall_ms"),
+        spent_tokens=func.coalesce(bindparam("new_spent_tokens", type_=BigInteger), CallRow.spent_tokens),
     )
 )
 _RELEASE: Final = update(CallRow).where(CallRow.id == bindparam("of_call")).values(wall_ms=None)
 _REBEGIN: Final = (
-    update(CallRow).where(CallRow.id == bindparam("of_call")).values(state="begun", wall_ms=bindparam("reserved_ms"))
+    update(CallRow)
+    .where(CallRow.id == bindparam("of_call"))
+    .values(
+        state="begun",
+        wall_ms=bindparam("reserved_ms"),
+        spent_tokens=CallRow.spent_tokens + bindparam("further"),
+    )
 )
 
 
@@ -193,7 +202,8 @@ def open_program(scope: Scope) -> Program:
 
 def _turn_has_ended(connection: Connection, session_row: int, step: int) -> bool:
     """Whether usage or a compaction was recorded behind a step: providers use call ids again in later turns."""
-    later = (LedgerRow.session_id == session_row, LedgerRow.step > step, LedgerRow.kind.in_(("usage", "compaction")))
+    after = LedgerRow.session_id == session_row, LedgerRow.step > step, ~LedgerRow.in_turn
+    later = (*after, LedgerRow.kind.in_(("usage", "compaction")))
     return connection.execute(select(LedgerRow.step).where(*later).limit(1)).scalar() is not None
 
 
@@ -216,16 +226,19 @@ def begin(connection: Connection, scope: Scope, program: int, calls: Sequence[di
     """Write calls down before they are made, and return their rows and ids."""
     now = datetime.now(UTC)
     about = {"tenant": scope.tenant, "session_id": scope.row, "program_id": program, "tokens": 0, "created_at": now}
+    about["spent_tokens"] = 0
     rows = [{**about, "public_id": new_id(), **call} for call in calls]
     made = connection.execute(_BEGIN.returning(CallRow.id, sort_by_parameter_order=True), rows)
     return [(row.id, one["public_id"]) for row, one in zip(made, rows, strict=True)]
 
 
-def begin_again(connection: Connection, rows: Sequence[tuple[int, float | None]]) -> None:
-    """Note that calls are made now that were approved, or were under way when their process died; each with the milliseconds that
-    are reserved for it.
+def begin_again(connection: Connection, rows: Sequence[tuple[int, float | None, int]]) -> None:
+    """Note that calls are made now that were approved, or were under way when their process died; each with the milliseconds and the
+    tokens of a model that are reserved for it. What the dead process had reserved of these tokens stays spent: nobody knows what of
+    them was used.
     """
-    connection.execute(_REBEGIN, [{"of_call": row, "reserved_ms": reserved} for row, reserved in rows])
+    given = [{"of_call": row, "reserved_ms": reserved, "further": further} for row, reserved, further in rows]
+    connection.execute(_REBEGIN, given)
 
 
 def release(connection: Connection, rows: Sequence[int]) -> None:
@@ -237,7 +250,15 @@ def release(connection: Connection, rows: Sequence[int]) -> None:
 def end(connection: Connection, ended: Sequence[dict[str, Any]]) -> None:
     """Write down what calls have come to, before the code is told."""
     empty = dict.fromkeys(
-        ("new_content_type", "new_result", "new_artifact_id", "new_error_kind", "new_error", "new_size_bytes")
+        (
+            "new_content_type",
+            "new_result",
+            "new_artifact_id",
+            "new_error_kind",
+            "new_error",
+            "new_size_bytes",
+            "new_spent_tokens",
+        )
     )
     connection.execute(_END, [{**empty, "new_tokens": 0, **one} for one in ended])
 

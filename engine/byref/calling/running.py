@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,15 +26,17 @@ from sqlalchemy import Connection
 from byref.accounting import ledger
 from byref.artifacts import staging, store, variables
 from byref.artifacts.variables import Part
-from byref.calling import budgets, journal, results
+from byref.calling import budgets, journal, results, submodels
 from byref.calling.budgets import Full, Spent
 from byref.calling.journal import Entry, Key, Program
 from byref.calling.results import Made
+from byref.calling.submodels import Answered, Asked, Hit, Make, ModelFunction, Verdict
 from byref.conversation import room
 from byref.conversation.result import Pending
 from byref.conversation.scope import Scope
 from byref.errors import ByrefError, QuotaExceeded, ToolError, one_line
 from byref.functions import Function
+from byref.usage import Usage
 from byref_sandbox import EXACT, jsontext
 from byref_sandbox.functions import MAX_MESSAGE_CHARS, Answer, Call, ErrorKind, Raised, Returned, Stub
 from byref_sandbox.values import data
@@ -71,6 +73,10 @@ class _Under:
     is_over: bool = False
     """Its time is over: what it returns comes too late."""
     finish: Callable[[], None] | None = None
+    asked: Asked | None = None
+    """What it asks of a model."""
+    lost: int = 0
+    """Tokens that an earlier run may have used for the same call."""
 
     @property
     def seconds(self) -> float:
@@ -102,6 +108,10 @@ class _Done:
     made: Made | None
     error: tuple[ErrorKind, str] | None
     wall_ms: float
+    usages: Sequence[Usage] | None = None
+    """What a model has used for it; None: that is unknown, or no model was asked."""
+    is_known: bool = False
+    """A model's answer was there already, or came for another call with the same question."""
 
 
 @dataclass(slots=True)
@@ -136,6 +146,8 @@ class Calls:
         self._held: list[_New] = []
         """Calls that wait until the session's calls at once are fewer."""
         self._tried = 0.0
+        self._followers: dict[bytes, list[_Under]] = {}
+        """Questions to models that are under way, each with the calls that wait for the same answer."""
         self._queue: deque[_Under] = deque()
         self._under: dict[int, _Under] = {}
         """Calls that were begun and have not come back, by number."""
@@ -186,7 +198,9 @@ class Calls:
                     )
                     self._refuse(call.number, "FunctionError", words)
                     continue
-                new.append(_New(_Under(call.number, function, arguments, 0), None, row))
+                new.append(
+                    _New(_Under(call.number, function, arguments, 0, asked=_asked(function, arguments)), None, row)
+                )
             else:
                 under = self._from_journal(call, function, entry)
                 if under is not None:
@@ -373,11 +387,13 @@ class Calls:
                 arguments = entry.arguments if entry.changed is None else entry.changed
                 known = jsontext.decode(call.arguments if entry.changed is None else arguments.encode())
                 assert isinstance(known, dict)
-                return _Under(call.number, function, known, entry.row)
+                asked = _asked(function, known)
+                return _Under(call.number, function, known, entry.row, asked=asked, lost=entry.spent)
             case "begun":
                 known = jsontext.decode(call.arguments)
                 assert isinstance(known, dict)
-                under = _Under(call.number, function, known, entry.row)
+                asked = _asked(function, known)
+                under = _Under(call.number, function, known, entry.row, asked=asked, lost=entry.spent)
                 if function.repeatable:
                     return under
                 message = (
@@ -436,21 +452,33 @@ class Calls:
         policy = self._scope.policy
         counted = sorted({one.under.function.name for one in new if one.under.function.max_calls is not None})
         is_limited = bool(counted) or budgets.are_limited(policy)
+        asks = {one.under.number: one.under.asked for one in new if one.under.asked is not None and one.is_made}
+        is_bounded = any(asked.function.budget_tokens is not None for asked in asks.values())
+        at_it = Counter(one.function.name for one in (*self._under.values(), *self._queue))
 
         def work(
             connection: Connection,
-        ) -> tuple[list[tuple[int, str]], dict[int, Spent | Full], dict[int, float | None]]:
+        ) -> tuple[list[tuple[int, str]], dict[int, Spent | Full], dict[int, float | None], dict[int, Verdict]]:
             refused: dict[int, Spent | Full] = {}
             reserved: dict[int, float | None] = {}
-            if is_limited:
+            verdicts: dict[int, Verdict] = {}
+            if is_limited or is_bounded:
                 ledger.lock(connection, self._scope.row)
             journal.see(connection, program.row)
+            if asks:
+                decided = submodels.admitted(
+                    connection, self._scope, [*asks.values()], program.row, self._followers, at_it
+                )
+                verdicts = dict(zip(asks, decided, strict=True))
+                refused = {number: one for number, one in verdicts.items() if isinstance(one, Spent | Full)}
             if is_limited:
                 journal.release(connection, [one.under.row for one in new if one.entry is not None])
                 own = len(self._under) + len(self._queue)
                 left = budgets.of_session(connection, self._scope.row, policy, counted, program.row, own)
                 for one in new:
                     number = one.under.number
+                    if number in refused:
+                        continue
                     try:
                         if one.entry is None:
                             size = one.row["argument_bytes"]
@@ -460,13 +488,23 @@ class Calls:
                     except (Spent, Full) as error:
                         refused[number] = error
             going = [one for one in new if one.under.number not in refused]
-            rows = [{**one.row, "wall_ms": reserved.get(one.under.number)} for one in going if one.entry is None]
+            needs = [(reserved.get(one.under.number), _tokens(verdicts.get(one.under.number))) for one in going]
+            rows = [
+                {**one.row, "wall_ms": ms, "spent_tokens": tokens}
+                for one, (ms, tokens) in zip(going, needs, strict=True)
+                if one.entry is None
+            ]
             made = journal.begin(connection, self._scope, program.row, rows) if rows else []
-            if again := [(one.under.row, reserved.get(one.under.number)) for one in going if one.entry is not None]:
+            again = [
+                (one.under.row, ms, tokens)
+                for one, (ms, tokens) in zip(going, needs, strict=True)
+                if one.entry is not None
+            ]
+            if again:
                 journal.begin_again(connection, again)
-            return made, refused, reserved
+            return made, refused, reserved, verdicts
 
-        made, refused, reserved = self._stage(work)
+        made, refused, reserved, verdicts = self._stage(work)
         self._tried = time.monotonic()
         rows = iter(made)
         for one in new:
@@ -499,8 +537,23 @@ class Calls:
                         error_kind=None,
                         error=None,
                         tokens=0,
+                        spent=0,
                     )
                     continue
+            self._take(under, verdicts.get(under.number))
+
+    def _take(self, under: _Under, verdict: Verdict | None) -> None:
+        """Let a call that is begun be made, or be answered by what a model has answered before or answers another call."""
+        digest = None if under.asked is None else under.asked.digest
+        if isinstance(verdict, Hit):
+            made = Made(verdict.content_type, verdict.data, verdict.tokens)
+            self._done.append(_Done(under, made, None, 0.0, (), is_known=True))
+            self._wake_up()
+        elif verdict == "follow" and digest in self._followers:
+            self._followers[digest].append(under)
+        else:
+            if digest is not None:
+                self._followers.setdefault(digest, [])
             self._queue.append(under)
 
     def _start(self) -> None:
@@ -554,21 +607,35 @@ class Calls:
         await asyncio.get_running_loop().run_in_executor(None, self._encode, one, value)
 
     def _encode(self, one: _Under, value: object) -> None:
+        usages: Sequence[Usage] | None = None
+        if isinstance(value, Answered) and isinstance(one.function, ModelFunction):
+            usages = submodels.usages_of(self._scope, one.function, value)
+            if value.error is not None:
+                self._came_back(one, None, _error_of(one.function, value.error), usages)
+                return
+            value = value.value
         try:
             made = results.made(self._scope, one.function.name, value)
         except ByrefError as error:
-            self._came_back(one, None, ("FunctionError", f"{one.function.name}(): its result cannot be kept: {error}"))
+            words = f"{one.function.name}(): its result cannot be kept: {error}"
+            self._came_back(one, None, ("FunctionError", words), usages)
         except Exception as error:  # noqa: BLE001  an object of the host's that says something wrong of itself
             words = f"{one.function.name}(): its result, a {type(value).__name__}, cannot be given to code: {one_line(error)}"
-            self._came_back(one, None, ("FunctionError", words))
+            self._came_back(one, None, ("FunctionError", words), usages)
         else:
-            self._came_back(one, made, None)
+            self._came_back(one, made, None, usages)
 
-    def _came_back(self, one: _Under, made: Made | None, error: tuple[ErrorKind, str] | None) -> None:
+    def _came_back(
+        self,
+        one: _Under,
+        made: Made | None,
+        error: tuple[ErrorKind, str] | None,
+        usages: Sequence[Usage] | None = None,
+    ) -> None:
         wall_ms = round((time.monotonic() - one.began) * 1000, 3)
         with self._closed:
             if not self._is_closed:
-                self._done.append(_Done(one, made, error, wall_ms))
+                self._done.append(_Done(one, made, error, wall_ms, usages))
                 self._wake_up()
 
     def _expire(self) -> None:
@@ -584,6 +651,13 @@ class Calls:
         """Write down what calls have come to; only then the code is told."""
         program = self._opened()
         policy = self._scope.policy
+        done = [*done, *(other for one in done for other in self._followed(one))]
+        asked = [(one.under.asked.function, one.usages) for one in done if one.usages and one.under.asked is not None]
+        answers = [
+            (one.under.asked, Hit(one.made.content_type, one.made.payload, one.made.tokens))
+            for one in done
+            if one.under.asked is not None and one.made is not None and not one.is_known
+        ]
         spent: dict[int, str] = {}
         for one in done:
             if one.made is not None:
@@ -595,9 +669,8 @@ class Calls:
         def work(connection: Connection) -> tuple[dict[int, int], dict[int, str]]:
             artifacts: dict[int, int] = {}
             refused = dict(spent)
-            if policy.max_session_call_bytes is not None or any(
-                one.made is not None and one.made.staged for one in done
-            ):
+            is_staged = any(one.made is not None and one.made.staged for one in done)
+            if policy.max_session_call_bytes is not None or is_staged or asked:
                 ledger.lock(connection, self._scope.row)
             journal.see(connection, program.row)
             if policy.max_session_call_bytes is not None:
@@ -633,8 +706,13 @@ class Calls:
                 else:
                     kind, words = _failure(one, refused)
                     row |= {"new_state": "raised", "new_error_kind": kind, "new_error": _bounded(words)}
+                if one.usages is not None:
+                    row["new_spent_tokens"] = one.under.lost + submodels.spent_of(one.usages)
                 rows.append(row)
             journal.end(connection, rows)
+            for function, usages in asked:
+                submodels.record(connection, self._scope, function, usages)
+            submodels.remember(connection, self._scope, answers)
             return artifacts, refused
 
         artifacts, refused = self._stage(work)
@@ -649,6 +727,15 @@ class Calls:
             self._answers.append(Returned(one.under.number, one.made.content_type, one.made.payload))
             if one.under.number in artifacts:
                 self._results.append((one.under.function, artifacts[one.under.number], one.made))
+
+    def _followed(self, done: _Done) -> list[_Done]:
+        """Return the ends of the calls that have waited for the same answer of a model."""
+        digest = None if done.under.asked is None else done.under.asked.digest
+        if digest is None or done.is_known:
+            return []
+        made = None if done.made is None else Made(done.made.content_type, done.made.payload, done.made.tokens)
+        followers = self._followers.pop(digest, ())
+        return [_Done(under, made, done.error, done.wall_ms, (), is_known=True) for under in followers]
 
     def _name_results(self, connection: Connection, step: int) -> None:
         for function, artifact_row, made in self._results:
@@ -677,6 +764,14 @@ class Calls:
 
     def _why(self, function: str) -> str:
         return "it needs approval" if self._functions[function].approval is True else "its arguments need approval"
+
+
+def _asked(function: Function, arguments: Mapping[str, Any]) -> Asked | None:
+    return Asked.of(function, arguments) if isinstance(function, ModelFunction) else None
+
+
+def _tokens(verdict: Verdict | None) -> int:
+    return verdict.most if isinstance(verdict, Make) else 0
 
 
 def _arguments_of(given: bytes) -> object:

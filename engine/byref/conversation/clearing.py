@@ -21,6 +21,7 @@ from sqlalchemy import Connection, String, cast, delete, literal, select, update
 
 from byref.artifacts import blobs
 from byref.db.tables import (
+    AnswerRow,
     ArtifactRow,
     CallRow,
     ItemRow,
@@ -28,6 +29,7 @@ from byref.db.tables import (
     NameRow,
     ProgramRow,
     RunRow,
+    SchemaRow,
     SessionRow,
     TenantRow,
     TombstoneRow,
@@ -46,7 +48,7 @@ _NO_NAME: Final = "×" * 300
 """Prefix, before the row id, of a deleted session's name: longer in bytes than any host's id, so that it collides with none."""
 _NAMES: Final = (NameRow, VariableRow, TombstoneRow)
 """Tables whose rows are deleted when a session ends, besides its artifacts."""
-_OF_SESSION: Final = (*_NAMES, LedgerRow, RunRow, CallRow, ProgramRow, ItemRow)
+_OF_SESSION: Final = (*_NAMES, LedgerRow, RunRow, CallRow, ProgramRow, AnswerRow, ItemRow)
 """Tables whose rows are deleted with a session, before its artifacts. This is not left to ON DELETE CASCADE, because a host's
 SQLite connection may not enforce foreign keys."""
 
@@ -91,7 +93,8 @@ def delete_tenant(read: Write, write: Write, tenant: str) -> int:
     clear(write, tenant)
 
     def rest(connection: Connection) -> int:
-        connection.execute(delete(TenantRow).where(TenantRow.tenant == tenant))
+        for table in (TenantRow, SchemaRow):
+            connection.execute(delete(table).where(table.tenant == tenant))
         return blobs.delete_staged_before(connection, tenant, began, _ARTIFACTS)
 
     while write(rest):

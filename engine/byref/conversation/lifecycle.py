@@ -29,6 +29,7 @@ from byref.db import sums
 from byref.db.tables import (
     GRACE,
     ID_BYTES,
+    AnswerRow,
     ArtifactRow,
     ItemRow,
     LedgerRow,
@@ -237,9 +238,10 @@ def sweep_batch(write: clearing.Write, grace: timedelta = GRACE, held: set[int] 
     artifacts, bytes_gone = write(lambda connection: _expire_artifacts(connection, past))
     unused: blobs.Sweep = write(lambda connection: blobs.sweep(connection, grace))
     stones = write(lambda connection: tombstones.sweep(connection, blobs.SWEEP_BLOBS))
+    answers = write(_expire_answers)
     sessions = write(_expire_sessions)
     is_clearing = bool(write(clearing.step))
-    is_full = unused.is_full or artifacts >= EXPIRED_AT_ONCE or max(stones, sessions) >= blobs.SWEEP_BLOBS
+    is_full = unused.is_full or artifacts >= EXPIRED_AT_ONCE or max(stones, sessions, answers) >= blobs.SWEEP_BLOBS
     gone = Swept(artifacts, bytes_gone + unused.gone, stones, sessions)
     return gone, is_full or is_clearing or len(past) > before
 
@@ -259,6 +261,14 @@ def _expire_artifacts(connection: Connection, held: set[int]) -> tuple[int, int]
     ours = set(connection.execute(locked.with_for_update(skip_locked=True)).scalars())
     held |= wanted - ours
     return tombstones.expire(connection, [row for row, session in found if session in ours])
+
+
+def _expire_answers(connection: Connection) -> int:
+    due = select(AnswerRow.id).where(AnswerRow.expires_at <= datetime.now(UTC)).limit(blobs.SWEEP_BLOBS)
+    gone = connection.execute(due.with_for_update(skip_locked=True)).scalars().all()
+    if gone:
+        connection.execute(delete(AnswerRow).where(AnswerRow.id.in_(gone)))
+    return len(gone)
 
 
 # The latest time of the last steps, not the time of the last one: the clock of the machine that took that may be behind.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection
@@ -28,6 +29,7 @@ from byref.db.payloads import Source
 from byref.functions import Function
 from byref.policy import Policy
 from byref.stores.protocol import BlobStore, is_model_readable
+from byref.usage import Usage
 
 T = TypeVar("T")
 
@@ -182,6 +184,21 @@ class Scope:
     def count(self, text: str, kind: Kind = "text") -> int:
         """Count the tokens of a text."""
         return self.counter.count(text, kind)
+
+    def priced(self, usage: Usage, model: str | None = None) -> tuple[Usage, Decimal | None]:
+        """Return usage with its model, and its cost in US dollars; `model` is that of usage that names none."""
+        model = usage.model or model
+        if model is None:
+            return usage, None
+        cost = self.models.cost(
+            model,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            cache_write_1h_tokens=usage.cache_write_1h_tokens,
+        )
+        return replace(usage, model=model), cost
 
     def standing(self) -> Standing:
         """Return the session's context, as it is before the next commit."""

@@ -35,6 +35,7 @@ from byref.db.payloads import Source, StoredPayload
 from byref.db.revisions import HEAD, REVISIONS
 from byref.db.tables import (
     GRACE,
+    AnswerRow,
     ArtifactRow,
     BlobRow,
     CallRow,
@@ -46,6 +47,7 @@ from byref.db.tables import (
     NameRow,
     ProgramRow,
     RunRow,
+    SchemaRow,
     SessionRow,
     TenantRow,
     TombstoneRow,
@@ -75,11 +77,24 @@ _TABLES = (
     RunRow,
     ProgramRow,
     CallRow,
+    AnswerRow,
+    SchemaRow,
     TombstoneRow,
     ItemRow,
     DiscardRow,
 )
-_OF_SESSION = (LedgerRow, ArtifactRow, VariableRow, NameRow, RunRow, ProgramRow, CallRow, TombstoneRow, ItemRow)
+_OF_SESSION = (
+    LedgerRow,
+    ArtifactRow,
+    VariableRow,
+    NameRow,
+    RunRow,
+    ProgramRow,
+    CallRow,
+    AnswerRow,
+    TombstoneRow,
+    ItemRow,
+)
 
 
 @dataclass(frozen=True, slots=True)

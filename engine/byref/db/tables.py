@@ -229,6 +229,8 @@ class SessionRow(Base):
     stored_name: Mapped[int] = mapped_column(server_default=text("0"))
     stored_until: Mapped[datetime | None]
     """Until then `stored_bytes` is exact: nothing that it counts was deleted or expires before; None: it may be too high."""
+    learned_through: Mapped[int | None]
+    """The newest row of `SchemaRow` when the session was created: it sees no later ones, so that its tools never change."""
 
 
 class TenantRow(Base):
@@ -535,6 +537,8 @@ class LedgerRow(Base):
     """Cost in billionths of a US dollar; None if the price is unknown."""
     detail: Mapped[str] = mapped_column(EscapedText)
     """JSON: the numbers behind a decision, or the usage as the provider gave it."""
+    in_turn: Mapped[bool] = mapped_column(server_default=false())
+    """True for usage of a model that code has asked: it does not end the turn in which the code runs."""
     created_at: Mapped[datetime]
 
 
@@ -658,10 +662,59 @@ class CallRow(Base):
     """Of the result."""
     tokens: Mapped[int]
     """Tokens of the result, which the model did not read."""
+    spent_tokens: Mapped[int] = mapped_column(server_default=text("0"))
+    """Tokens that a model has used for the answer; while the call is under way, the most that it may use."""
     wall_ms: Mapped[float | None]
     """While it is under way: what is reserved for it, if the session's calls may only take so long."""
     step: Mapped[int | None]
     """The step of the reply of its program; None until then."""
+    created_at: Mapped[datetime]
+
+
+class AnswerRow(Base):
+    """What a model has answered to code: the same question of the same tenant is not asked again."""
+
+    __tablename__ = "byref_answers"
+    __table_args__ = (
+        _of_session(),
+        UniqueConstraint("tenant", "digest"),
+        Index("ix_byref_answers_session_id", "session_id"),
+        Index("ix_byref_answers_expires_at", "expires_at"),
+        NEVER_REUSED,
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    session_id: Mapped[int]
+    """The session whose code has asked: with it, the answer is deleted."""
+    digest: Mapped[bytes] = mapped_column(LargeBinary(32))
+    """BLAKE3 of the function's name, the prompt and the schema."""
+    content_type: Mapped[str] = mapped_column(String(255))
+    data: Mapped[bytes]
+    """The answer, compressed with zstd."""
+    tokens: Mapped[int]
+    """Tokens of the answer."""
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+
+
+class SchemaRow(Base):
+    """The schema of what a tool has returned to a tenant. A change of it is a new row, and sessions see the rows before them."""
+
+    __tablename__ = "byref_schemas"
+    __table_args__ = (
+        Index("ix_byref_schemas_tool", "tenant", "tool", "id"),
+        CheckConstraint("outputs >= 1", name="outputs"),
+        NEVER_REUSED,
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    tool: Mapped[str] = mapped_column(String(200))
+    data: Mapped[bytes]
+    """The JSON Schema as zstd-compressed JSON text."""
+    outputs: Mapped[int]
+    """How many outputs it was learned from."""
     created_at: Mapped[datetime]
 
 

@@ -48,7 +48,7 @@ def stream_of(value: object) -> Iterable[object] | None:
     return value if isinstance(value, Iterable) else None
 
 
-def _readable(read: Callable[[Any], _Read]) -> Callable[[Any], _Read]:
+def readable(read: Callable[[Any], _Read]) -> Callable[[Any], _Read]:
     """Turn exceptions into a ConfigurationError, because reading a host's objects runs their own code."""
 
     @wraps(read)
@@ -65,13 +65,13 @@ def _readable(read: Callable[[Any], _Read]) -> Callable[[Any], _Read]:
     return guarded
 
 
-@_readable
+@readable
 def find(event: object) -> Found | None:
     """Return the usage that a response or event carries, or the object itself if it is one; else None."""
     view = event
     for _ in range(_MAX_WRAPPERS):
-        get = _getter(view)
-        counts = [(name, value) for name in _USAGE if (value := get(name)) is not _MISSING]
+        get = getter(view)
+        counts = [(name, value) for name in _USAGE if (value := get(name)) is not MISSING]
         for name, value in counts:
             if fields := _fields(value):
                 is_part = name == "usage_metadata" and ("input_tokens" in fields or "output_tokens" in fields)
@@ -82,14 +82,14 @@ def find(event: object) -> Found | None:
         if view is None:
             break
     fields = _fields(event)
-    return Found(fields, _model(_getter(event))) if fields else None
+    return Found(fields, _model(getter(event))) if fields else None
 
 
 def _model(get: _Getter) -> str | None:
     if own := _text(get, _MODEL):
         return own
     metadata = get("response_metadata")  # LangChain's
-    return None if _is_scalar(metadata) else _text(_getter(metadata), _MODEL)
+    return None if _is_scalar(metadata) else _text(getter(metadata), _MODEL)
 
 
 def _text(get: _Getter, names: tuple[str, ...]) -> str | None:
@@ -115,11 +115,11 @@ def _fields(usage: object) -> dict[str, Any]:
 
 
 _Getter = Callable[[str], Any]
-_MISSING = object()
+MISSING = object()
 
 
-def _getter(view: object) -> _Getter:
-    """Return a function that reads a field of a mapping or object, and returns `_MISSING` if there is none."""
+def getter(view: object) -> _Getter:
+    """Return a function that reads a field of a mapping or object, and returns `MISSING` if there is none."""
     if isinstance(view, Mapping):
         read = view.get
     elif _is_pydantic(view):  # `getattr` of a missing attribute is slow in a pydantic model
@@ -129,7 +129,7 @@ def _getter(view: object) -> _Getter:
 
     def get(name: str) -> Any:
         try:
-            return read(name, _MISSING)
+            return read(name, MISSING)
         except Exception as error:
             raise ConfigurationError(f"usage: {name!r} cannot be read: {type(error).__name__}") from error
 
@@ -148,8 +148,8 @@ def _members(value: object) -> Mapping[str, Any]:
 
 def _known(value: object) -> dict[str, Any]:
     """Return the known fields of an object that has slots or properties instead of a `__dict__`."""
-    get = _getter(value)
-    return {name: found for name in NAMES if (found := get(name)) is not _MISSING}
+    get = getter(value)
+    return {name: found for name in NAMES if (found := get(name)) is not MISSING}
 
 
 def _is_pydantic(value: object) -> bool:
@@ -159,13 +159,13 @@ def _is_pydantic(value: object) -> bool:
 def _is_scalar(value: object) -> bool:
     return (
         value is None
-        or value is _MISSING
+        or value is MISSING
         or isinstance(value, str | bytes | int | float | type | list | tuple)
         or isroutine(value)
     )
 
 
-@_readable
+@readable
 def plain(value: object) -> Any:
     """Return any value as JSON values, cut where it is deeper, longer or wider than any usage."""
     if not isinstance(value, Mapping):
