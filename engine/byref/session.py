@@ -198,6 +198,8 @@ class Session:
                 return runs.commit(connection, scope, execution, step, replied=False).gone
 
             outcome, gone = execution.outcome, scope.write(work)
+            if calls is not None:
+                calls.committed()
         finally:
             if calls is not None:
                 calls.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Annotated, Final, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -93,6 +93,15 @@ class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
     message: str
 
 
+class Beginning(NamedTuple):
+    """The clock of a run, and its random numbers: a run that is repeated begins with those of the first."""
+
+    seconds: float
+    """The time at which it begins, in seconds since 1970."""
+    seed: bytes
+    """What its random numbers come from."""
+
+
 Answer = Returned | Raised
 _Message = TypeVar("_Message")
 
@@ -106,6 +115,10 @@ class Callee(Protocol):
     @property
     def stubs(self) -> Sequence[Stub]:
         """The functions that there are."""
+
+    @property
+    def beginning(self) -> Beginning | None:
+        """The run's clock and random numbers; None: the present time, and others in each run. It is asked before the run."""
 
     def begin(self, calls: Sequence[Call]) -> None:
         """Take calls, which are hostile: names, numbers and arguments may be anything. It must not wait for their results."""

@@ -224,6 +224,10 @@ class Request(msgspec.Struct, frozen=True):
     """Libraries that the code needs: they are loaded before it runs."""
     functions: list[Stub] = []
     """Functions of the host that the code may call."""
+    began_at: float | None = None
+    """The time at which the code's clock begins; None: the present time."""
+    seed: bytes | None = None
+    """What the code's random numbers come from; None: others in each run."""
     max_outputs: int = 0
     max_output_bytes: int = 0
     without: list[str] = []

@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import socket
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,7 +26,6 @@ from byref.accounting import ledger
 from byref.artifacts.store import batched
 from byref.conversation.scope import Called, Scope
 from byref.db.tables import CallRow, LedgerRow, ProgramRow
-from byref.errors import ByrefError
 
 LEASE_SECONDS: Final = 15.0
 """A program whose process was not heard of for so long may be taken over."""
@@ -39,23 +37,29 @@ _MAX_RESULT_BYTES: Final = 1 << 30
 State = Literal["waiting", "approved", "refused", "begun", "returned", "raised"]
 
 
-class TakenOver(ByrefError):
-    """Another process runs this program now."""
-
-
 class UnderWay(Exception):
-    """Another process is running the program."""
+    """Somebody else runs this program, or has ended it meanwhile: its reply is that of this call, too."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Start:
+    """With what a program begins each time that it is run."""
+
+    at: datetime
+    """The time by its own clock."""
+    seed: bytes
+    """What its random numbers come from."""
+    is_first: bool
+    """Nobody has begun it before."""
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A run of code that calls functions."""
 
     row: int
-    began_at: datetime
-    seed: bytes
-    is_new: bool
-    """Nobody has begun it before."""
+    owner: str
+    """Who runs it. Each run has an owner of its own, so that of two runs in one process only one can go on."""
 
 
 @dataclass(slots=True)
@@ -94,6 +98,20 @@ _COLUMNS: Final = (
     CallRow.error,
     CallRow.tokens,
     CallRow.spent_tokens,
+)
+_OPEN: Final = select(
+    ProgramRow.id,
+    ProgramRow.state,
+    ProgramRow.owner,
+    ProgramRow.seen_at,
+    ProgramRow.began_at,
+    ProgramRow.seed,
+    ProgramRow.after_step,
+).where(
+    ProgramRow.session_id == bindparam("of_session"),
+    ProgramRow.call_digest == bindparam("call"),
+    ProgramRow.content_digest == bindparam("content"),
+    ProgramRow.state != "ended",
 )
 _OF_PROGRAM: Final = (
     select(CallRow.digest, CallRow.occurrence, *_COLUMNS)
@@ -140,43 +158,50 @@ def digest_of(function: str, arguments: bytes) -> bytes:
     return bytes(blake3(function.encode() + b"\0" + arguments).digest())
 
 
-def open_program(scope: Scope) -> Program:
+def start_of(scope: Scope) -> Start:
+    """Return with what the program of the model's call begins: as in its first run, if that was interrupted.
+
+    Raises:
+        UnderWay: somebody runs it at this moment.
+    """
+    whose = _whose(scope)
+    found = None if whose is None else scope.ask(lambda connection: connection.execute(_OPEN, whose).one_or_none())
+    if found is not None:
+        if _is_running(found):
+            raise UnderWay
+        if not scope.ask(lambda connection: _is_of_an_earlier_turn(connection, scope.row, found)):
+            return Start(found.began_at, bytes(found.seed), is_first=False)
+    return Start(datetime.now(UTC), secrets.token_bytes(32), is_first=True)
+
+
+def open_program(scope: Scope, start: Start) -> Program:
     """Begin the program of the model's call that is answered, or take it over where an earlier run was interrupted.
 
     Raises:
-        UnderWay: another process runs it at this moment.
+        UnderWay: somebody runs it at this moment, or has run it since `start_of` was asked.
     """
     called = scope.called or Called(None, "", "", bytes(32))
-    call_digest = None if called.id is None else ledger.digest(called.id)
+    whose, owner = _whose(scope), _new_owner()
 
     def work(connection: Connection) -> Program:
         last = ledger.lock(connection, scope.row)
-        if call_digest is not None:
-            found = (
+        if whose is not None:
+            found = connection.execute(_OPEN, whose).one_or_none()
+            if found is not None and _is_running(found):
+                raise UnderWay
+            if found is not None and _is_of_an_earlier_turn(connection, scope.row, found):
+                _end(connection, found.id, None)
+                found = None
+            if found is not None and bytes(found.seed) == start.seed:
                 connection.execute(
-                    select(ProgramRow).where(
-                        ProgramRow.session_id == scope.row,
-                        ProgramRow.call_digest == call_digest,
-                        ProgramRow.content_digest == called.digest,
-                        ProgramRow.state != "ended",
-                    )
+                    update(ProgramRow)
+                    .where(ProgramRow.id == found.id)
+                    .values(owner=owner, seen_at=datetime.now(UTC), state="running")
                 )
-                .mappings()
-                .one_or_none()
-            )
-            if found is not None:
-                if _is_at_it(found["owner"], found["seen_at"]) and found["state"] == "running":
-                    raise UnderWay
-                if found["state"] == "waiting" or not _turn_has_ended(connection, scope.row, found["after_step"]):
-                    connection.execute(
-                        update(ProgramRow)
-                        .where(ProgramRow.id == found["id"])
-                        .values(owner=me(), seen_at=datetime.now(UTC), state="running")
-                    )
-                    return Program(found["id"], found["began_at"], found["seed"], is_new=False)
-                _end(connection, found["id"], None)
-        now = datetime.now(UTC)
-        seed = secrets.token_bytes(32)
+                return Program(found.id, owner)
+            is_answered = ledger.given_before(connection, scope.row, "reply", whose["call"], whose["content"])
+            if found is not None or not start.is_first or is_answered is not None:
+                raise UnderWay
         row = connection.execute(
             insert(ProgramRow).returning(ProgramRow.id),
             {
@@ -184,27 +209,40 @@ def open_program(scope: Scope) -> Program:
                 "session_id": scope.row,
                 "state": "running",
                 "call_id": None if called.id is None else called.id[: ledger.CALL_ID_CHARS],
-                "call_digest": call_digest,
+                "call_digest": None if whose is None else whose["call"],
                 "content_digest": called.digest,
                 "tool": called.tool,
                 "arguments": called.arguments,
-                "owner": me(),
-                "seen_at": now,
-                "began_at": now,
-                "seed": seed,
+                "owner": owner,
+                "seen_at": datetime.now(UTC),
+                "began_at": start.at,
+                "seed": start.seed,
                 "after_step": last,
             },
         ).scalar_one()
-        return Program(int(row), now, seed, is_new=True)
+        return Program(int(row), owner)
 
     return scope.stage(work)
 
 
-def _turn_has_ended(connection: Connection, session_row: int, step: int) -> bool:
-    """Whether usage or a compaction was recorded behind a step: providers use call ids again in later turns."""
-    after = LedgerRow.session_id == session_row, LedgerRow.step > step, ~LedgerRow.in_turn
-    later = (*after, LedgerRow.kind.in_(("usage", "compaction")))
-    return connection.execute(select(LedgerRow.step).where(*later).limit(1)).scalar() is not None
+def _whose(scope: Scope) -> dict[str, Any] | None:
+    """Return what finds the program of the model's call; None if that has no id, so that nobody can begin it again."""
+    called = scope.called
+    if called is None or called.id is None:
+        return None
+    return {"of_session": scope.row, "call": ledger.digest(called.id), "content": called.digest}
+
+
+def _is_of_an_earlier_turn(connection: Connection, session_row: int, program: Any) -> bool:
+    """Whether a program was left in a turn that has ended: providers use call ids again in later turns.
+
+    A turn ends with recorded usage or a compaction. One that waits for an approval may do so for any number of turns.
+    """
+    if program.state == "waiting":
+        return False
+    after = LedgerRow.session_id == session_row, LedgerRow.step > program.after_step, ~LedgerRow.in_turn
+    found = select(LedgerRow.step).where(*after, LedgerRow.kind.in_(("usage", "compaction"))).limit(1)
+    return connection.execute(found).scalar() is not None
 
 
 def entries(connection: Connection, program: int) -> dict[Key, Entry]:
@@ -215,17 +253,19 @@ def entries(connection: Connection, program: int) -> dict[Key, Entry]:
     }
 
 
-def see(connection: Connection, program: int) -> None:
-    """Say that this process is still at it, and lock the program; raise TakenOver if another one has it."""
+def see(connection: Connection, program: Program) -> None:
+    """Say that its owner is still at it, and lock the program; raise UnderWay if it was taken over."""
     now = datetime.now(UTC)
-    if connection.execute(_SEE, {"of_program": program, "me": me(), "now": now}).rowcount != 1:
-        raise TakenOver("this program was taken over by another process, which goes on with it")
+    if connection.execute(_SEE, {"of_program": program.row, "me": program.owner, "now": now}).rowcount != 1:
+        raise UnderWay
 
 
-def begin(connection: Connection, scope: Scope, program: int, calls: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
+def begin(
+    connection: Connection, scope: Scope, program: Program, calls: Sequence[dict[str, Any]]
+) -> list[tuple[int, str]]:
     """Write calls down before they are made, and return their rows and ids."""
     now = datetime.now(UTC)
-    about = {"tenant": scope.tenant, "session_id": scope.row, "program_id": program, "tokens": 0, "created_at": now}
+    about = {"tenant": scope.tenant, "session_id": scope.row, "program_id": program.row, "tokens": 0, "created_at": now}
     about["spent_tokens"] = 0
     rows = [{**about, "public_id": new_id(), **call} for call in calls]
     made = connection.execute(_BEGIN.returning(CallRow.id, sort_by_parameter_order=True), rows)
@@ -263,16 +303,16 @@ def end(connection: Connection, ended: Sequence[dict[str, Any]]) -> None:
     connection.execute(_END, [{**empty, "new_tokens": 0, **one} for one in ended])
 
 
-def wait(connection: Connection, program: int) -> None:
-    """Note that a program waits for somebody's approval; raise TakenOver."""
+def wait(connection: Connection, program: Program) -> None:
+    """Note that a program waits for somebody's approval; raise UnderWay if it was taken over."""
     see(connection, program)
-    connection.execute(update(ProgramRow).where(ProgramRow.id == program).values(state="waiting"))
+    connection.execute(update(ProgramRow).where(ProgramRow.id == program.row).values(state="waiting"))
 
 
-def commit(connection: Connection, program: int, step: int | None) -> None:
-    """End a program together with its reply's step; raise TakenOver. Results are not needed any more."""
+def commit(connection: Connection, program: Program, step: int | None) -> None:
+    """End a program together with its reply's step; raise UnderWay if it was taken over. Results are not needed any more."""
     see(connection, program)
-    _end(connection, program, step)
+    _end(connection, program.row, step)
 
 
 def _end(connection: Connection, program: int, step: int | None) -> None:
@@ -280,9 +320,9 @@ def _end(connection: Connection, program: int, step: int | None) -> None:
     connection.execute(update(CallRow).where(CallRow.program_id == program).values(step=step, result=None))
 
 
-def give_up(connection: Connection, program: int) -> None:
+def give_up(connection: Connection, program: Program) -> None:
     """Let another process go on with a program at once."""
-    mine = ProgramRow.id == program, ProgramRow.owner == me(), ProgramRow.state == "running"
+    mine = ProgramRow.id == program.row, ProgramRow.owner == program.owner, ProgramRow.state == "running"
     connection.execute(update(ProgramRow).where(*mine).values(owner=""))
 
 
@@ -371,13 +411,9 @@ def new_id() -> str:
 # Who is at it ------------------------------------------------------------------------------------------------------------------
 
 
-def me() -> str:
-    """Return what this process is known by: its machine, since when that runs, its number, since when it runs."""
-    return _me(os.getpid())
-
-
-@cache
-def _me(pid: int) -> str:
+def _new_owner() -> str:
+    """Return a name for one run: its machine, since when that runs, its process, since when that runs, a random part."""
+    pid = os.getpid()
     return f"{_machine()}|{pid}|{_started(pid)}|{secrets.token_hex(8)}"
 
 
@@ -397,18 +433,13 @@ def _started(pid: int) -> str:
         return ""
 
 
-def _is_at_it(owner: str, seen_at: datetime) -> bool:
-    """Whether the owner may still run a program."""
-    machine, _, rest = owner.partition("|")
-    pid, _, rest = rest.partition("|")
-    if not owner or (datetime.now(UTC) - seen_at) > timedelta(seconds=LEASE_SECONDS):
+def _is_running(program: Any) -> bool:
+    """Whether the owner of a program may still run it."""
+    if program.state != "running" or not program.owner:
         return False
-    if machine == _machine() and pid.isdigit():
-        return _started(int(pid)) == rest.partition("|")[0] != ""
-    return True
-
-
-def waited(until: float) -> bool:
-    """Wait a moment for another process; tell whether there is time left."""
-    time.sleep(0.05)
-    return time.monotonic() < until
+    if datetime.now(UTC) - program.seen_at > timedelta(seconds=LEASE_SECONDS):
+        return False
+    machine, pid, started, _ = program.owner.split("|")
+    if machine != _machine():
+        return True
+    return _started(int(pid)) == started if started else int(pid) == os.getpid()

@@ -12,6 +12,7 @@ import contextvars
 import json
 import logging
 import os
+import select
 import threading
 import time
 from collections import Counter, deque
@@ -28,7 +29,7 @@ from byref.artifacts import staging, store, variables
 from byref.artifacts.variables import Part
 from byref.calling import budgets, journal, results, submodels
 from byref.calling.budgets import Full, Spent
-from byref.calling.journal import Entry, Key, Program
+from byref.calling.journal import Entry, Key, Program, Start
 from byref.calling.results import Made
 from byref.calling.submodels import Answered, Asked, Hit, Make, ModelFunction, Verdict
 from byref.conversation import room
@@ -38,7 +39,7 @@ from byref.errors import ByrefError, QuotaExceeded, ToolError, one_line
 from byref.functions import Function
 from byref.usage import Usage
 from byref_sandbox import EXACT, jsontext
-from byref_sandbox.functions import MAX_MESSAGE_CHARS, Answer, Call, ErrorKind, Raised, Returned, Stub
+from byref_sandbox.functions import MAX_MESSAGE_CHARS, Answer, Beginning, Call, ErrorKind, Raised, Returned, Stub
 from byref_sandbox.values import data
 
 logger = logging.getLogger("byref")
@@ -135,6 +136,7 @@ class Calls:
         self.tally = Tally()
         self._scope = scope
         self._functions = {function.name: function for function in functions}
+        self._start_of: Start | None = None
         self._program: Program | None = None
         self._journal: dict[Key, Entry] = {}
         self._unclaimed: set[Key] = set()
@@ -165,6 +167,12 @@ class Calls:
         self._is_closed = False
 
     # What the sandbox asks -----------------------------------------------------------------------------------------------------
+
+    @property
+    def beginning(self) -> Beginning:
+        """The clock and the random numbers of the run: those of the first run of its program."""
+        start = self._started()
+        return Beginning(start.at.timestamp(), start.seed)
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when a function has come back."""
@@ -231,7 +239,7 @@ class Calls:
             self._start()
         if self._program is not None and time.monotonic() - self._seen > journal.SEEN_SECONDS:
             program = self._program
-            self._stage(lambda connection: journal.see(connection, program.row))
+            self._stage(lambda connection: journal.see(connection, program))
         return self._handed_over()
 
     def patience(self) -> float:
@@ -263,20 +271,34 @@ class Calls:
         """How many calls an earlier run of the program made that this one did not ask for."""
         return len(self._unclaimed)
 
+    @property
+    def have_begun(self) -> bool:
+        """Whether the code has called anything."""
+        return self._program is not None
+
     def wait(self) -> None:
         """Note that the program waits for approvals."""
         program = self._opened()
-        self._stage(lambda connection: journal.wait(connection, program.row))
+        self._stage(lambda connection: journal.wait(connection, program))
         self._program = None
 
     def commit(self, connection: Connection, step: int | None) -> None:
-        """End the program, with its reply's step; large results get names."""
+        """End the program, with its reply's step; large results get names. It may be called again after a rollback."""
         if self._program is None:
             return
-        journal.commit(connection, self._program.row, step)
+        journal.commit(connection, self._program, step)
         if step is not None:
             self._name_results(connection, step)
+
+    def committed(self) -> None:
+        """Note that the transaction of `commit` was."""
         self._program = None
+
+    def settle(self) -> None:
+        """Wait until all calls that are under way have come back, so that the journal has what they have come to."""
+        while self._under or self._queue or self._held:
+            select.select([self._ready], [], [], self.patience())
+            self.answers()
 
     def close(self) -> None:
         """Let go of threads; a program that has not ended may be begun again at once."""
@@ -292,7 +314,7 @@ class Calls:
         if self._program is not None:
             program, self._program = self._program, None
             try:
-                self._stage(lambda connection: journal.give_up(connection, program.row))
+                self._stage(lambda connection: journal.give_up(connection, program))
             except ByrefError:
                 logger.warning("byref could not let go of a program", exc_info=True)
         os.close(self._ready)
@@ -304,18 +326,17 @@ class Calls:
         self._seen = time.monotonic()
         return self._scope.stage(work)
 
+    def _started(self) -> Start:
+        if self._start_of is None:
+            self._start_of = journal.start_of(self._scope)
+        return self._start_of
+
     def _opened(self) -> Program:
         if self._program is None:
-            until = time.monotonic() + journal.LEASE_SECONDS * 2
-            while True:
-                try:
-                    program = journal.open_program(self._scope)
-                    break
-                except journal.UnderWay:
-                    if not journal.waited(until):
-                        raise ToolError("this very code is being run by another process; try again later") from None
+            start = self._started()
+            program = journal.open_program(self._scope, start)
             self._program, self._seen = program, time.monotonic()
-            if not program.is_new:
+            if not start.is_first:
                 self._journal = self._scope.read(lambda connection: journal.entries(connection, program.row))
                 self._unclaimed = {
                     key for key, entry in self._journal.items() if entry.state in ("returned", "raised", "begun")
@@ -464,7 +485,7 @@ class Calls:
             verdicts: dict[int, Verdict] = {}
             if is_limited or is_bounded:
                 ledger.lock(connection, self._scope.row)
-            journal.see(connection, program.row)
+            journal.see(connection, program)
             if asks:
                 decided = submodels.admitted(
                     connection, self._scope, [*asks.values()], program.row, self._followers, at_it
@@ -494,7 +515,7 @@ class Calls:
                 for one, (ms, tokens) in zip(going, needs, strict=True)
                 if one.entry is None
             ]
-            made = journal.begin(connection, self._scope, program.row, rows) if rows else []
+            made = journal.begin(connection, self._scope, program, rows) if rows else []
             again = [
                 (one.under.row, ms, tokens)
                 for one, (ms, tokens) in zip(going, needs, strict=True)
@@ -672,7 +693,7 @@ class Calls:
             is_staged = any(one.made is not None and one.made.staged for one in done)
             if policy.max_session_call_bytes is not None or is_staged or asked:
                 ledger.lock(connection, self._scope.row)
-            journal.see(connection, program.row)
+            journal.see(connection, program)
             if policy.max_session_call_bytes is not None:
                 left = budgets.of_session(connection, self._scope.row, policy, [], program.row, len(self._under))
                 for one in done:
@@ -738,6 +759,7 @@ class Calls:
         return [_Done(under, made, done.error, done.wall_ms, (), is_known=True) for under in followers]
 
     def _name_results(self, connection: Connection, step: int) -> None:
+        self.tally.kept = {}
         for function, artifact_row, made in self._results:
             assert made.about is not None
             is_table = made.content_type == EXACT and str(made.about.shape).startswith("DataFrame")

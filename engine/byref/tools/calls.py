@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from sqlalchemy import Connection
 from byref.accounting import ledger
 from byref.accounting.tokens import CountedOnce
 from byref.artifacts import store
+from byref.calling.journal import LEASE_SECONDS, UnderWay
 from byref.calling.running import Calls
 from byref.content import to_block
 from byref.conversation.failures import cure
@@ -19,6 +21,7 @@ from byref.conversation.result import ToolReply
 from byref.conversation.scope import Called, Scope
 from byref.describe.truncate import truncate
 from byref.errors import ArtifactMissing, QuotaExceeded, StorageFailure, ToolError
+from byref.interpreter.inputs import limits_of
 from byref.tools import TOOLS, viewing
 from byref.tools.arguments import parse
 from byref.tools.record import Answer
@@ -27,6 +30,9 @@ from byref_sandbox.jsontext import NotJSON
 logger = logging.getLogger("byref")
 
 TOO_DEEP = "what came is nested too deeply to be told; give or name a part of it"
+
+UNDER_WAY_SECONDS = 0.05
+"""How often a call looks whether another run of the same code has ended."""
 
 NAME_CHARS = 256
 """Maximum characters of a tool's name in the ledger. Our names are shorter, but a model may write anything."""
@@ -66,6 +72,41 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
     made = _Call(name, arguments, call_id or None, digest)
     called = Called(made.call_id, name, written, digest)
     scope = replace(scope, policy=scope.policy.for_tool(name), counter=CountedOnce(scope.counter), called=called)
+    try:
+        until: float | None = None
+        while True:
+            try:
+                return _called(scope, made)
+            except UnderWay:
+                now = time.monotonic()
+                until = now + _patience(scope) if until is None else until
+                if now >= until:
+                    return _under_way(scope, made)
+                time.sleep(min(UNDER_WAY_SECONDS, until - now))
+    except StorageFailure:
+        if scope.policy.on_storage_failure == "raise":
+            raise
+        logger.exception("byref could not answer the call of %r; the turn goes on without it", name)
+        return ToolReply(f"{name}: the stored data cannot be reached right now; try again later.", True, tool=name)
+
+
+def _patience(scope: Scope) -> float:
+    """Return how many seconds a call waits for another run of the same code: as long as that may take.
+
+    A host's transaction may hold what the other run needs, so that within one there is no wait.
+    """
+    limits = limits_of(scope)
+    return 0.0 if scope.host is not None else limits.wall_seconds + limits.wait_seconds + LEASE_SECONDS
+
+
+def _under_way(scope: Scope, made: _Call) -> ToolReply:
+    """Return the reply while somebody else runs the same code. It has no step: the other's reply is that of this call."""
+    text = f"{made.name}: this code is already running under the same call id; its result comes once it has ended."
+    return ToolReply(text, True, None, scope.count(text), made.name)
+
+
+def _called(scope: Scope, made: _Call) -> ToolReply:
+    """Answer a call, or give its reply again; raise UnderWay if somebody else is running its code."""
     calls: Calls | None = None
     try:
         if made.call_id is not None and (before := scope.ask(lambda c: made.before(c, scope))) is not None:
@@ -84,11 +125,6 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
             return _commit(scope, made, replace(_too_deep(made), calls=calls))
     except _Replay as replay:
         return _replayed(scope, replay.entry)
-    except StorageFailure:
-        if scope.policy.on_storage_failure == "raise":
-            raise
-        logger.exception("byref could not answer the call of %r; the turn goes on without it", name)
-        return ToolReply(f"{name}: the stored data cannot be reached right now; try again later.", True, tool=name)
     finally:
         if calls is not None:
             calls.close()
@@ -155,7 +191,10 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
         beside = _beside(reply.text, [plot.block for plot in answer.images])
         return ToolReply(shown or beside, answer.is_error, turn.step, reply.tokens, made.name)
 
-    return scope.write(work)
+    reply = scope.write(work)
+    if answer.calls is not None:
+        answer.calls.committed()
+    return reply
 
 
 class _Reply(NamedTuple):

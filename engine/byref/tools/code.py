@@ -21,6 +21,7 @@ from byref.interpreter.runs import Execution
 from byref.policy import Policy
 from byref.references.coercion import as_code
 from byref.tools.record import Answer, Arguments, Tool
+from byref_sandbox.outcome import CRASH
 from byref_sandbox.values.plots import is_available as can_plot
 
 INLINE_SHARE = 0.5
@@ -51,6 +52,12 @@ def _run(scope: Scope, arguments: CodeArguments) -> Answer:
     calls = Calls(scope)
     try:
         execution = runs.run(scope, arguments.code, inline_tokens=inline_tokens, functions=calls)
+        if calls.have_begun and (error := execution.outcome.error) is not None and error.kind == CRASH:
+            # The sandbox was killed. The journal has what the calls returned, so the code may run once more from its beginning.
+            calls.settle()
+            calls.close()
+            calls = Calls(scope)
+            execution = runs.run(scope, arguments.code, inline_tokens=inline_tokens, functions=calls)
         if calls.pending:
             return Answer(_waits_for(calls.pending), calls=calls)
         return answer(scope, execution, calls)

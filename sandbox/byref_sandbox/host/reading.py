@@ -19,6 +19,7 @@ from byref_sandbox.contents import decode_contents, decode_last
 from byref_sandbox.host.exchange import Answer
 from byref_sandbox.outcome import (
     COLUMN_TYPES,
+    CRASH,
     MAX_STDERR_BYTES,
     MEMBER_TYPES,
     SUSPENDED,
@@ -70,13 +71,13 @@ _TOO_MANY: Final = f"more than {MAX_PARTS:,} arrays, objects and values"
 _TOO_MANY_HINT: Final = (
     "return fewer: aggregate it, or take a slice; to keep all of it, give a DataFrame or an array of it a name"
 )
-_UNREADABLE: Final = Failure("Crash", "the run's reply could not be read", hint="run it again")
+_UNREADABLE: Final = Failure(CRASH, "the run's reply could not be read", hint="run it again")
 
 
 def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = ()) -> Outcome:
     """Return the outcome of a run of code over the variables that it was given."""
     done, failure = answer.done, _failure(answer, limits)
-    if done is None or (failure is not None and failure.kind == "Crash" and answer.fault):
+    if done is None or (failure is not None and failure.kind == CRASH and answer.fault):
         printed = answer.printed[: limits.stdout_bytes].decode("utf-8", "replace")
         return Outcome(error=failure, stdout=printed, usage=Usage(wall_ms=answer.wall_ms, cpu_ms=_cpu_ms(answer)))
     told = _Told({variable.name: variable.parts for variable in given})
@@ -212,7 +213,7 @@ def jq_outcome_of(
     if len(outputs) > max_outputs or sum(map(len, outputs)) > most or not all(map(jsontext.is_json, outputs)):
         return JqOutcome(error=_UNREADABLE)
     failure = _failure(answer, limits)
-    if failure is not None and failure.kind == "Crash" and answer.ended is not None:
+    if failure is not None and failure.kind == CRASH and answer.ended is not None:
         # libjq calls abort() when it gets no memory; nothing else is known to make it crash.
         failure = (
             Failure("MemoryLimit", f"needed more than {limits.memory_bytes >> 20:,} MiB of memory")
@@ -271,9 +272,9 @@ def tables_of(answer: Answer, limits: Limits, max_bytes: int) -> Tables:
 def _of_document(failure: Failure, answer: Answer) -> Failure:
     """Return a failure in words about a document. A parser that gets no memory may end its process."""
     hint = "give it as a smaller document" if failure.kind.endswith("Limit") else None
-    if failure.kind == "Crash" and answer.ended is not None:
+    if failure.kind == CRASH and answer.ended is not None:
         message = "its parser ended: there was not enough memory for it, or its bytes are damaged"
-        return Failure("Crash", message, hint=hint)
+        return Failure(CRASH, message, hint=hint)
     return replace(failure, hint=hint)
 
 
@@ -331,10 +332,10 @@ def _failure(answer: Answer, limits: Limits) -> Failure | None:
     if answer.ended is not None:
         return replace(_why_it_ended(answer.ended, limits), line=_line_of(answer.dump))
     if answer.fault == "unfinished":
-        return Failure("Crash", "the run closed its reply before its end", hint="run it again")
+        return Failure(CRASH, "the run closed its reply before its end", hint="run it again")
     if answer.fault == "silent":
-        return Failure("Crash", "the interpreter did not answer in time and was restarted", hint="run it again")
-    return Failure("Crash", "the interpreter process died during the run", hint="run it again")
+        return Failure(CRASH, "the interpreter did not answer in time and was restarted", hint="run it again")
+    return Failure(CRASH, "the interpreter process died during the run", hint="run it again")
 
 
 def _line_of(dump: bytes) -> int | None:
@@ -365,14 +366,14 @@ def _why_it_ended(ended: wire.Ended, limits: Limits) -> Failure:
     if ended.signal == signal.SIGSYS:
         return Failure("NotAllowed", "made a system call that the sandbox forbids")
     if ended.signal == signal.SIGKILL:
-        return Failure("Crash", "was killed by the system, which may have run out of memory", hint="use less memory")
+        return Failure(CRASH, "was killed by the system, which may have run out of memory", hint="use less memory")
     if ended.signal in _CRASHES:
         return Failure(
-            "Crash",
+            CRASH,
             f"the code crashed its process ({signal.Signals(ended.signal).name})",
             hint="compiled code failed: too deep a nesting, too little memory, or an array that is changed while it is in use",
         )
-    return Failure("Crash", f"ended without a reply (status {ended.status}, signal {ended.signal})")
+    return Failure(CRASH, f"ended without a reply (status {ended.status}, signal {ended.signal})")
 
 
 def _cpu_ms(answer: Answer) -> float:

@@ -8,6 +8,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from byref_sandbox import wire
 from byref_sandbox.code import plainjq, sqltext
 from byref_sandbox.functions import Callee
@@ -79,7 +81,11 @@ class Runner(Interpreter):
             allowed=self.modules,
             stubs=() if functions is None else functions.stubs,
         )
-        callee = {"callee": functions} if request.functions else {}
+        callee: dict[str, Callee] = {}
+        if request.functions and functions is not None:
+            callee = {"callee": functions}
+            if (begins := functions.beginning) is not None:
+                request = msgspec.structs.replace(request, began_at=begins.seconds, seed=begins.seed)
         return outcome_of(self.answer(request, loads, session, **callee), limits, request.variables)
 
     def jq(

@@ -24,7 +24,7 @@ import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from byref_sandbox.language import copying, executors, logs, names, typed, waiting
+from byref_sandbox.language import clock, copying, executors, logs, names, typed, waiting
 from byref_sandbox.language.allowed import BASES, HINTS, TAKEN, WHOLE
 from byref_sandbox.language.databases import sqlite_names
 from byref_sandbox.language.dispatching import SingleDispatch, SingleDispatchMethod
@@ -181,6 +181,7 @@ class Modules:
                 ),
             },
             "csv": {"reader": csv.reader},
+            "time": clock.time_names(),
             "sys": {
                 "stdout": output,
                 "stderr": errors,

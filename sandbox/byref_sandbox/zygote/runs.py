@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 import msgspec
-import numpy as np
 
 from byref_sandbox import wire
 from byref_sandbox.jail.jail import Jail, address_space
 from byref_sandbox.jail.libc import name_process
+from byref_sandbox.language import clock
 from byref_sandbox.outcome import Failure
-from byref_sandbox.run import bodies, jqbody, sqlbody, tablesbody, worker
+from byref_sandbox.run import bodies, chance, jqbody, sqlbody, tablesbody, worker
 from byref_sandbox.run.calls import Calls
 from byref_sandbox.state.known import Known
 from byref_sandbox.values.bindings import Bindings, OnlyTable
@@ -81,7 +81,7 @@ class Runs:
                 request = read_request(body)
             except msgspec.DecodeError as error:
                 worker.refuse(reply, Failure("ValueError", f"the request could not be read: {error}"))
-            _seed()
+            chance.seed(request.seed)
             terms = request.terms
             if request.mode == "jq":
                 terms = jqbody.with_data(terms, sum(os.fstat(file).st_size for file in files.values()))
@@ -117,6 +117,8 @@ class Runs:
             return jqbody.pick_body(request, bindings.values["input"])
         if request.mode == "raw":
             return bodies.raw_body(request, bindings)
+        if request.began_at is not None:
+            clock.set_clock(request.began_at)
         blobs = request.state.blobs if request.state is not None else {}
 
         def blob_of(digest: bytes) -> bytes:
@@ -149,11 +151,6 @@ def _be_no_zygote(name: str) -> None:
     name_process(name)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-
-
-def _seed() -> None:
-    """Seed numpy's global generator: otherwise all runs of a zygote draw the same numbers. Python's `random` does so by itself."""
-    np.random.seed(np.frombuffer(os.urandom(32), np.uint32))
 
 
 def _bind(request: wire.Request, loaded: dict[int, Loaded]) -> Bindings:

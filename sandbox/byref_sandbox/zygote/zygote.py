@@ -33,6 +33,7 @@ import msgspec
 from byref_sandbox import wire
 from byref_sandbox.jail.jail import Jail, address_space, close_descriptors, die_with, resident
 from byref_sandbox.jail.libc import give_back_memory, name_process
+from byref_sandbox.outcome import CRASH
 from byref_sandbox.state.known import Known
 from byref_sandbox.values import data
 from byref_sandbox.values.loaded import CALL_SECONDS, Budget, Loaded, Store, Wanted, wanted_of
@@ -291,7 +292,7 @@ class Zygote:
             try:
                 call.pid = os.fork()
             except OSError as error:
-                self._refuse(call, "Crash", f"no process could be started: {error}")
+                self._refuse(call, CRASH, f"no process could be started: {error}")
                 return
             if call.pid == 0:
                 self._run(call, parent)

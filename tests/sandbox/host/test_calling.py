@@ -24,6 +24,8 @@ LIMIT = Parameter("limit", is_required=False)
 class Host:
     """Answers calls with the threads of a pool."""
 
+    beginning = None
+
     def __init__(self, *functions: tuple[Stub, Callable[..., Any]]) -> None:
         self.stubs = [stub for stub, _ in functions]
         self.called: list[str] = []

@@ -1,0 +1,129 @@
+"""What a program that runs again finds: its journal, its clock, its random numbers, and whoever else is running it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from byref import Engine, Function, Session, ToolReply
+from byref.calling import journal
+
+journaled = pytest.mark.postgresql("the journal's transactions")
+
+
+def run(session: Session, code: str, call_id: str | None = "c1") -> ToolReply:
+    return session.call("code_interpreter", {"code": code}, call_id=call_id)
+
+
+DRAWN = {
+    "random": "random.random()",
+    "an instance of random": "random.Random().random()",
+    "numpy": "float(np.random.rand())",
+    "numpy's generator": "float(np.random.default_rng().random())",
+    "uuid": "str(uuid.uuid4())",
+    "secrets": "secrets.token_hex()",
+    "the system": "os.urandom(8).hex()",
+}
+CLOCKS = (
+    *("time.time()", "time.time_ns() / 1e9", "datetime.datetime.now().timestamp()", "pd.Timestamp.now().timestamp()"),
+    *(
+        "pd.Timestamp('now').timestamp()",
+        "datetime.datetime.now(datetime.UTC).timestamp()",
+        "time.mktime(time.localtime())",
+    ),
+    *("datetime.datetime.utcnow().timestamp()", "datetime.datetime.today().timestamp()"),
+)
+SEEN = (
+    f"import random, uuid, secrets, os, time, datetime\nseen = [{', '.join(DRAWN.values())}]\n"
+    f"clocks = [{', '.join(CLOCKS)}]\nday = str(datetime.date.today())\n"
+)
+
+
+@journaled
+def test_code_that_runs_again_has_the_clock_and_the_random_numbers_of_its_first_run(
+    engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+
+    def note(seen: list[Any], day: str) -> None:
+        given.append((seen, day))
+
+    session = engine.session("chat", tenant=tenant, functions=[note, Function("pay", lambda: 1, approval=True)])
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "datetime", _Later)  # so that the system's clock is not the program's
+        reply = run(session, f"{SEEN}note(seen, day)\npay()\n[seen, clocks, day]")
+    [(seen, day)] = given
+    assert len(set(map(str, seen))) == len(DRAWN) and day == "2031-05-06"
+    begins = _Later.at.timestamp()
+    again = session.resume("c1", {reply.pending[0].id: True})
+    assert not again.is_error
+    seen_again, clocks, day_again = json.loads(again.text.partition("\n")[0])
+    assert (seen_again, day_again) == (seen, day) and len(given) == 1
+    assert all(begins - 1 <= one <= begins + 30 for one in clocks), clocks
+    assert abs(time.time() - begins) > 1e6
+    other = run(session, f"{SEEN}note(seen, day)", "c2")
+    assert not other.is_error and given[-1][0] != seen and given[-1][1] != day
+
+
+class _Later(journal.datetime):
+    at = journal.datetime(2031, 5, 6, 7, 8, 9, 123456, tzinfo=journal.UTC)
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        return cls.at
+
+
+@journaled
+def test_of_two_runs_under_one_call_id_one_calls_and_both_have_its_reply(
+    engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "SEEN_SECONDS", 0.1)
+    begun, goes_on, made = threading.Event(), threading.Event(), list[str]()
+
+    def slow(what: str) -> str:
+        made.append(what)
+        begun.set()
+        assert goes_on.wait(30)
+        return what
+
+    def opened() -> Session:
+        return engine.session("chat", tenant=tenant, functions=[Function.of(slow, repeatable=True)])
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(run, opened(), "slow('a')")
+        assert begun.wait(30)
+        second = pool.submit(run, opened(), "slow('a')")
+        time.sleep(0.3)
+        assert not second.done() and made == ["a"]
+        goes_on.set()
+        replies = [first.result(60), second.result(60)]
+    assert replies[0].text == replies[1].text and replies[0].step == replies[1].step
+    assert made == ["a"]
+
+
+def test_a_run_of_the_same_code_waits_no_longer_than_a_run_may_take(
+    local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from byref.tools import calls
+
+    monkeypatch.setattr(calls, "_patience", lambda _scope: 0.2)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        begun.set()
+        assert goes_on.wait(30)
+        return "done"
+
+    session = local.session("chat", tenant=tenant, functions=[slow])
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(run, session, "slow()")
+        assert begun.wait(30)
+        second = run(session, "slow()")
+        assert second.is_error and second.step is None and "already running" in second.text
+        goes_on.set()
+        assert first.result(60).text == run(session, "slow()").text == "done"
