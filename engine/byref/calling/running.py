@@ -296,7 +296,8 @@ class Calls:
 
     def settle(self) -> None:
         """Wait until all calls that are under way have come back, so that the journal has what they have come to."""
-        while self._under or self._queue or self._held:
+        self._held.clear()  # nobody has written them down or made them
+        while self._under or self._queue:
             select.select([self._ready], [], [], self.patience())
             self.answers()
 
