@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from byref import ConfigurationError
-from byref.gateway.config import command_config, parse_config, read_config
+from byref.gateway.config import FunctionsConfig, command_config, parse_config, read_config
 
 STDIO = {"command": "serve"}
 
@@ -79,6 +79,13 @@ def test_the_form_of_clients_is_understood(monkeypatch: pytest.MonkeyPatch) -> N
         ({"mcpServers": {"s": STDIO}, "byref": {"policy": {"max_result_token": 1}}}, "max_result_tokens"),
         ({"mcpServers": {"s": STDIO}, "byref": {"preset": "none"}}, "preset"),
         ({"mcpServers": {"s": STDIO}, "byref": {"call_timeout": -1}}, "call_timeout"),
+        ({"mcpServers": {"s": STDIO}, "byref": {"functions": ["a"]}}, "functions"),
+        ({"mcpServers": {"s": STDIO}, "byref": {"functions": {"allowed": ["a"]}}}, "functions"),
+        ({"mcpServers": {"s": STDIO}, "byref": {"functions": {"allow": "a"}}}, "allow"),
+        ({"mcpServers": {"s": STDIO}, "byref": {"functions": {"tools": [1]}}}, "tools"),
+        ({"mcpServers": {"s": STDIO}, "byref": {"tools_tokens": -1}}, "tools_tokens"),
+        ({"mcpServers": {"s": STDIO}, "byref": {"tools_tokens": True}}, "tools_tokens"),
+        ({"mcpServers": {"s": STDIO}, "byref": {"tools_tokens": 5, "functions": False}}, "tools_tokens"),
     ],
 )
 def test_what_is_wrong_is_named(config: Any, told: str) -> None:
@@ -100,6 +107,18 @@ def test_what_is_said_of_a_tool_holds_under_its_long_names() -> None:
     config = parse_config({"mcpServers": {"a a": STDIO, "b": STDIO}, "byref": {"policy": {"per_tool": per_tool}}})
     names = ("read", "a_a__read", "b__read", "c__read")
     assert [config.policy.for_tool(name).enabled for name in names] == [False, False, True, True]
+
+
+def test_tools_are_functions_of_code_if_the_configuration_says_so() -> None:
+    for given, expected in [
+        ({}, None),
+        ({"functions": False}, None),
+        ({"functions": True}, FunctionsConfig()),
+        ({"functions": {"allow": []}}, FunctionsConfig(("*",), ())),
+        ({"functions": {"tools": ["a*"]}}, FunctionsConfig(("a*",), None)),
+        ({"tools_tokens": 5}, FunctionsConfig()),
+    ]:
+        assert parse_config({"mcpServers": {"s": STDIO}, "byref": given}).functions == expected
 
 
 def test_the_policy_is_of_the_configuration() -> None:

@@ -56,13 +56,16 @@ class Offered:
 class Catalogue:
     """The tools, prompts and resources of all servers of a conversation."""
 
-    def __init__(self, upstreams: Sequence[Upstream], policy: Policy, thread: OnThread) -> None:
+    def __init__(
+        self, upstreams: Sequence[Upstream], policy: Policy, thread: OnThread, reserved: Sequence[str] = ()
+    ) -> None:
+        """`reserved` are names of tools of the gateway's own."""
         self._thread = thread
         self._showing = {"tools": anyio.Lock(), "prompts": anyio.Lock()}
         self._upstreams = upstreams
         self._policy = policy
         servers = [upstream.name for upstream in upstreams]
-        self._names = {"tools": Names(TOOL_NAMES, servers), "prompts": Names((), servers)}
+        self._names = {"tools": Names((*TOOL_NAMES, *reserved), servers), "prompts": Names((), servers)}
         self._offered: dict[str, dict[str, Offered]] = {"tools": {}, "prompts": {}}
         self._first: dict[tuple[str, str], bytes] = {}
         """A digest of the definition that each name had when the client first got it."""

@@ -71,6 +71,15 @@ class ServerConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionsConfig:
+    """Which tools code may call as functions, by patterns of their names."""
+
+    tools: tuple[str, ...] = ("*",)
+    allow: tuple[str, ...] | None = None
+    """Those that code calls without asking the user; None: those that their servers annotate as read-only."""
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayConfig:
     """The servers, their timeouts, and the policy for their results."""
 
@@ -80,13 +89,17 @@ class GatewayConfig:
     """Seconds for a server's handshake."""
     call_timeout: float | None = None
     """Seconds for a tool call, a read or a prompt; None: as long as the client waits."""
+    functions: FunctionsConfig | None = None
+    """None: code calls no tools."""
+    tools_tokens: int | None = None
+    """Tokens of the list of tools, beyond which it is short and has a tool by which others are found; None: it has all."""
 
 
 def read_config(path: str | Path) -> GatewayConfig:
     """Read a file of the form `{"mcpServers": {name: {…}}}`; unknown keys of servers are ignored.
 
     Comments and trailing commas are allowed, as in VS Code's file. A section `byref` beside the servers may have `policy` (fields
-    of `Policy`), `preset`, `start_timeout` and `call_timeout`.
+    of `Policy`), `preset`, `start_timeout`, `call_timeout`, `functions` and `tools_tokens`.
 
     Raises:
         ConfigurationError: the file cannot be read, or has a value of a wrong type; the text names server and key.
@@ -151,7 +164,7 @@ def default_policy(knobs: Mapping[str, Any], preset: str = "variables") -> Polic
 def _settings(servers: tuple[ServerConfig, ...], given: object) -> GatewayConfig:
     if not isinstance(given, dict):
         raise ConfigurationError(f'"byref": expected an object of settings, not {_kind(given)}')
-    known = ("policy", "preset", "start_timeout", "call_timeout")
+    known = ("policy", "preset", "start_timeout", "call_timeout", "functions", "tools_tokens")
     for key in given:
         if key not in known:
             raise ConfigurationError(f'"byref": {key!r} is no setting; there are {list(known)}')
@@ -166,12 +179,45 @@ def _settings(servers: tuple[ServerConfig, ...], given: object) -> GatewayConfig
         knobs = {**knobs, "per_tool": _of_all(knobs["per_tool"], servers)}
     with within('"byref"."policy"'):
         policy = default_policy(knobs, preset)
+    tokens = _tokens(given.get("tools_tokens"))
+    functions = _functions(given.get("functions", tokens is not None))
+    if tokens is not None and functions is None:
+        raise ConfigurationError(
+            '"byref"."tools_tokens": what is not in the list is called from code: "functions" is false'
+        )
     return GatewayConfig(
         servers,
         policy,
         start_timeout=_seconds(given, "start_timeout") or 60.0,
         call_timeout=_seconds(given, "call_timeout"),
+        functions=functions,
+        tools_tokens=tokens,
     )
+
+
+def _functions(given: object) -> FunctionsConfig | None:
+    if isinstance(given, bool):
+        return FunctionsConfig() if given else None
+    if not isinstance(given, dict) or not given.keys() <= {"tools", "allow"}:
+        raise ConfigurationError(
+            '"byref"."functions": expected true, or {"tools": […], "allow": […]} with patterns of names, '
+            f"not {shown(given)}"
+        )
+    for key, patterns in given.items():
+        if not isinstance(patterns, list) or not all(isinstance(one, str) and one for one in patterns):
+            raise ConfigurationError(
+                f'"byref"."functions"."{key}": expected patterns of names, such as ["search_*"], not {shown(patterns)}'
+            )
+    allow = given.get("allow")
+    return FunctionsConfig(tuple(given.get("tools", ["*"])), None if allow is None else tuple(allow))
+
+
+def _tokens(given: object) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= 10_000_000:
+        raise ConfigurationError(f'"byref"."tools_tokens": expected a number of tokens, not {shown(given)}')
+    return given
 
 
 def _of_all(per_tool: Mapping[str, Any], servers: tuple[ServerConfig, ...]) -> dict[str, Any]:

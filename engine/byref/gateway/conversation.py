@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Coroutine, Mapping
@@ -20,6 +21,7 @@ from mcp.types import (
 )
 
 from byref.adapters.common.arguments import may_refer
+from byref.adapters.common.functions import session_with
 from byref.adapters.mcp import content
 from byref.describe.jsontext import without_surrogates
 from byref.engine import Engine
@@ -30,6 +32,7 @@ from byref.gateway.calls import Call, Calls, Context, connection_of, is_modern
 from byref.gateway.catalogue import Catalogue, Offered, is_own
 from byref.gateway.channel import Unavailable
 from byref.gateway.client import Client
+from byref.gateway.code import SEARCH, Asking, CodeTools
 from byref.gateway.config import GatewayConfig
 from byref.gateway.containment import contained, on_thread
 from byref.gateway.messages import Allowance, size_of, weight_of
@@ -39,6 +42,7 @@ from byref.gateway.upstream import Upstream
 from byref.gateway.ways import Ways
 from byref.gateway.wire import acceptable, check_headers, dumped, finished, is_question
 from byref.session import Session
+from byref.tools.code import CODE_INTERPRETER
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -103,9 +107,14 @@ class Conversation:
         ]
         self._ways = {upstream: Ways(upstream, self._beside) for upstream in self._upstreams}
         self._own_tools = {tool["name"]: tool for tool in own_tools}
-        self._catalogue = Catalogue(self._upstreams, session.policy, self._thread)
+        self._code: CodeTools | None = None
+        if config.functions is not None and CODE_INTERPRETER.name in self._own_tools:
+            self._code = CodeTools(config, config.functions, session)
+        reserved = (SEARCH,) if self._code is not None and self._code.searches else ()
+        self._catalogue = Catalogue(self._upstreams, session.policy, self._thread, reserved)
         self._level: str | None = None
         self._subscribed: dict[str, None] = {}
+        self._showing = anyio.Lock()
         self._over = anyio.Event()
         self._tasks: TaskGroup | None = None
         self._began = 0.0
@@ -196,8 +205,13 @@ class Conversation:
     async def _list_tools(self, call: Call, params: Json) -> Json:
         await self.settled()
         offered = await self._catalogue.offered("tools")
-        shown = acceptable("tools/list", "tools", [one.shown for one in offered], call.context)
-        return {"tools": [*shown, *map(own.definition, self._own_tools.values())]}
+        code = self._code
+        if code is None:
+            shown, ours = [one.shown for one in offered], [*map(own.definition, self._own_tools.values())]
+        else:
+            async with self._showing:
+                shown, ours = await self._thread(lambda: (code.listed(offered), code.own_tools(offered)))
+        return {"tools": [*acceptable("tools/list", "tools", shown, call.context), *ours]}
 
     async def _list_prompts(self, call: Call, params: Json) -> Json:
         await self.settled()
@@ -222,6 +236,11 @@ class Conversation:
 
     async def _call_tool(self, call: Call, params: Json) -> Json:
         name, arguments = params["name"], params.get("arguments") or {}
+        if self._code is not None and name in (CODE_INTERPRETER.name, SEARCH):
+            if name == CODE_INTERPRETER.name:
+                return await self._run_code(self._code, call, arguments)
+            if self._code.searches:
+                return await self._search(self._code, arguments)
         if name in self._own_tools:
             return await self._thread(lambda: own.call(self.session, name, arguments, call.context.protocol_version))
         offered = await self._named("tools", name)
@@ -265,6 +284,26 @@ class Conversation:
         if size_of(raw) > MAX_BY_HTTP:
             _check_length(call.context, await self._thread(lambda: weight_of(result, MAX_BY_HTTP)))
         return result
+
+    async def _run_code(self, code: CodeTools, call: Call, arguments: Json) -> Json:
+        await self.settled()
+        offered = await self._catalogue.offered("tools")
+        asking = Asking(call, self._forward, asyncio.get_running_loop())
+
+        def work() -> Json:
+            session = session_with(self.session, code.functions(offered, asking), asking.loop)
+            return own.call(session, CODE_INTERPRETER.name, arguments, call.context.protocol_version)
+
+        try:
+            return await self._thread(work)
+        finally:
+            asking.is_over = True
+
+    async def _search(self, code: CodeTools, arguments: Json) -> Json:
+        await self.settled()
+        offered = await self._catalogue.offered("tools")
+        text = await self._thread(lambda: code.found(arguments.get("query"), offered))
+        return {"content": [{"type": "text", "text": without_surrogates(text)}]}
 
     async def _get_prompt(self, call: Call, params: Json) -> Json:
         offered = await self._named("prompts", params["name"])

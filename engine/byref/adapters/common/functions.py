@@ -9,7 +9,7 @@ import keyword
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 
 from byref.content import Media, formats, to_block
-from byref.errors import ConfigurationError, shown
+from byref.errors import ConfigurationError, one_line, shown
 from byref.functions import MAX_DESCRIPTION_CHARS, MAX_FUNCTIONS, Function, check_name
 from byref.session import Session
 
@@ -51,6 +51,12 @@ class FrameworkTool:
     asks: bool = False
     """Whether the framework asks somebody before each call. Code cannot call such a tool; the model can."""
     returns: Mapping[str, Any] | None = None
+    also: tuple[str, ...] = ()
+    """Further names by which patterns know it."""
+    read: Callable[[Any], object] | None = None
+    """Reads what `call` returns, on a thread; None: `as_data`."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the `Function`."""
 
 
 class CodeFunctions:
@@ -87,11 +93,11 @@ class CodeFunctions:
             return ()
         given = list(tools)
         for pattern in self._patterns:
-            if not any(fnmatchcase(tool.name, pattern) for tool in given):
+            if not any(fnmatchcase(name, pattern) for tool in given for name in (tool.name, *tool.also)):
                 self._tell(pattern, f"{self._argument}: the pattern {pattern!r} matches none of the tools")
         made: dict[str, Function] = {}
         for tool in given:
-            if not self.has(tool.name):
+            if not any(map(self.has, (tool.name, *tool.also))):
                 continue
             name = python_name(tool.name)
             if name in made:
@@ -105,8 +111,8 @@ class CodeFunctions:
             else:
                 try:
                     made[name] = _function(name, tool)
-                except ConfigurationError as error:
-                    self._tell(f"{tool.name} none", f"the tool {tool.name!r} is no function of code: {error}")
+                except Exception as error:  # noqa: BLE001  a strange schema of somebody else's
+                    self._tell(f"{tool.name} none", f"the tool {tool.name!r} is no function of code: {one_line(error)}")
         return tuple(made.values())
 
     def _tell(self, key: str, text: str) -> None:
@@ -192,32 +198,32 @@ def _function(name: str, tool: FrameworkTool) -> Function:
     schema: Mapping[str, Any] = tool.schema if isinstance(tool.schema, Mapping) else {}
     if schema.get("type", "object") != "object" or not isinstance(schema.get("properties", {}), Mapping):
         schema = {"type": "object", "additionalProperties": True}
-    if not schema.get("properties"):
+    if "properties" not in schema:
         schema = {"additionalProperties": True, **schema}
     description = tool.description or ""
     if tool.asks:
         description = f"{ASKS_FIRST}\n\n{description}"
-    call = tool.call
-    if inspect.iscoroutinefunction(call):
-        made: Callable[..., Any] = _awaited(tool, call)
-    else:
-        made = _called(tool, call)
-    return Function(name, made, schema, tool.returns, description[:MAX_DESCRIPTION_CHARS])
+    made = _awaited(tool) if inspect.iscoroutinefunction(tool.call) else _called(tool)
+    function = Function(name, made, schema, tool.returns, description[:MAX_DESCRIPTION_CHARS], **tool.options)
+    _ = function.stub, function.summary  # a schema of which none can be made is found out here
+    return function
 
 
-def _awaited(tool: FrameworkTool, call: Callable[[dict[str, Any]], Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _awaited(tool: FrameworkTool) -> Callable[..., Awaitable[Any]]:
     async def awaited(**arguments: Any) -> object:
         _refuse(tool)
-        output = await call(arguments)
-        return await asyncio.to_thread(as_data, output) if isinstance(output, str) else as_data(output)
+        output = await tool.call(arguments)
+        if output is None or isinstance(output, bool | int | float):
+            return output
+        return await asyncio.to_thread(tool.read or as_data, output)
 
     return awaited
 
 
-def _called(tool: FrameworkTool, call: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
+def _called(tool: FrameworkTool) -> Callable[..., Any]:
     def called(**arguments: Any) -> object:
         _refuse(tool)
-        return as_data(call(arguments))
+        return (tool.read or as_data)(tool.call(arguments))
 
     return called
 
