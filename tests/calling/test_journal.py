@@ -127,3 +127,66 @@ def test_a_run_of_the_same_code_waits_no_longer_than_a_run_may_take(
         assert second.is_error and second.step is None and "already running" in second.text
         goes_on.set()
         assert first.result(60).text == run(session, "slow()").text == "done"
+
+
+CHAINS = """
+import asyncio
+async def chain(key):
+    first = await get(key)
+    return [first, await get(key + key)]
+print(await asyncio.gather(chain('a'), chain('b')), flush=True)
+pay()
+"""
+LOOP = "for region in regions():\n    try:\n        print(get(region))\n    except RuntimeError as error:\n        print(error)\npay()"
+GATHERED = "import asyncio\nprint(await asyncio.gather(*[get(r) for r in regions()], return_exceptions=True))\npay()"
+PATHS = {
+    "chains whose answers come in another order": (CHAINS, [], [], ["a", "b", "aa", "bb"], None),
+    "the same loop": (LOOP, ["x", "y"], ["x", "y"], ["x", "y"], None),
+    "a loop in another order": (LOOP, ["x", "y"], ["y", "x"], ["x", "y"], None),
+    "a loop that asks for more at its end": (LOOP, ["x"], ["x", "y"], ["x", "y"], None),
+    "a loop with another first": (LOOP, ["x", "y"], ["z", "x", "y"], ["x", "y"], "its path has changed"),
+    "changed arguments": (LOOP, ["x"], ["z"], ["x"], "its path has changed"),
+    "gathered, in another order, and more": (GATHERED, ["x", "y"], ["z", "y", "x"], ["x", "y", "z"], None),
+    "gathered, one left out": (
+        GATHERED,
+        ["x", "y"],
+        ["y"],
+        ["x", "y"],
+        "1 of the calls made before were not asked for",
+    ),
+    "gathered, one changed": (GATHERED, ["x", "y"], ["z", "y"], ["x", "y"], "its path has changed"),
+}
+
+
+@pytest.mark.parametrize("what", PATHS)
+def test_code_that_asks_for_other_calls_than_before_is_told(
+    local: Engine, tenant: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, before, after, expected, words = PATHS[what]
+    made: list[str] = []
+    first = [True]
+
+    def get(key: str) -> str:
+        if key == "a":
+            time.sleep(0.1)  # so that the second chain is ahead of the first
+        made.append(key)
+        return key
+
+    functions = [Function.of(get, concurrency=8), Function("pay", lambda: 1, approval=True)]
+    if before:
+        code = code.replace("regions()", f"({before!r} if os.urandom(1) else 0)")
+    session = local.session("chat", tenant=tenant, functions=functions)
+    # Another set of regions in the second run, as from a clock or a file that has changed: the journal cannot know of it.
+    from byref.interpreter import runs
+
+    real = runs.run
+
+    def run_other(scope: Any, text: str, **options: Any) -> Any:
+        return real(scope, text if first.pop() else text.replace(repr(before), repr(after)), **options)
+
+    monkeypatch.setattr(runs, "run", run_other)
+    [pending] = run(session, f"import os\n{code}").pending
+    first.append(False)
+    last = session.resume("c1", {pending.id: True})
+    assert sorted(made) == sorted(expected), last.text
+    assert words in last.text if words else "before" not in last.text, last.text

@@ -127,6 +127,10 @@ class Tally:
     """Artifacts of results, by a number of their own, each with its function."""
 
 
+_First = tuple[Call, Function, dict[str, Any], Key]
+"""A call that no earlier run of its program has made: its function, its arguments as values, and by what the journal knows it."""
+
+
 class Calls:
     """Answers the calls of one run of code (`byref_sandbox.functions.Callee`). It is used by one thread, and closed by it."""
 
@@ -141,6 +145,9 @@ class Calls:
         self._journal: dict[Key, Entry] = {}
         self._unclaimed: set[Key] = set()
         """Calls of an earlier run of the program that this one has not asked for yet."""
+        self._put_off: list[_First] = []
+        """Calls that the earlier run did not make. They are made once this one has asked for all of the earlier run's: code that
+        awaits several calls may ask for the next ones in another order, because all answers of the journal come at once."""
         self._came: dict[bytes, int] = {}
         self._budget = budgets.OfRun(scope.policy)
         self._at_once = scope.policy.run_calls_at_once
@@ -194,27 +201,17 @@ class Calls:
             entry = self._journal.get(key)
             self._unclaimed.discard(key)
             if entry is None:
-                if self._unclaimed and not (self._under or self._waiting or self._queue or self._held or new):
-                    self._refuse(call.number, "RuntimeError", self._path_changed(function, arguments))
-                    continue
-                try:
-                    row = self._row(call, function, arguments, key)
-                except Exception as error:  # the host's predicate does not understand what hostile code gave it
-                    logger.warning("byref could not ask whether %s() needs approval", function.name, exc_info=True)
-                    words = (
-                        f"{function.name}() was not called: whether it needs approval is not known: {one_line(error)}"
-                    )
-                    self._refuse(call.number, "FunctionError", words)
-                    continue
-                new.append(
-                    _New(_Under(call.number, function, arguments, 0, asked=_asked(function, arguments)), None, row)
-                )
+                self._put_off.append((call, function, arguments, key))
             else:
                 under = self._from_journal(call, function, entry)
                 if under is not None:
                     new.append(_New(under, entry, {}))
         if self._budget.is_ignored:
             raise ToolError("the code was ended: it went on calling functions although its budget was used up")
+        if not self._unclaimed:
+            put_off, self._put_off = self._put_off, []
+            for one in put_off:
+                self._add(new, *one)
         if new:
             self._write(program, new)
         self._start()
@@ -254,7 +251,15 @@ class Calls:
 
     def waits_for_ever(self) -> bool:
         """Whether only approvals are missing."""
-        return bool(self._waiting) and not (self._under or self._held or self._queue or self._done or self._answers)
+        if self._under or self._held or self._queue or self._done or self._answers:
+            return False
+        if self._put_off:
+            # The code has all answers that there are, waits, and has not asked for calls that it made before.
+            for call, function, _, _ in self._put_off:
+                self._refuse(call.number, "RuntimeError", self._path_changed(function))
+            self._put_off.clear()
+            return False
+        return bool(self._waiting)
 
     # What the engine asks ------------------------------------------------------------------------------------------------------
 
@@ -468,6 +473,17 @@ class Calls:
                 number, "RuntimeError", f"what {entry.function}() returned before the interruption has expired"
             )
         return Returned(number, content_type, found[row].payload.read())
+
+    def _add(self, new: list[_New], call: Call, function: Function, arguments: dict[str, Any], key: Key) -> None:
+        """Add a call that nobody has made before."""
+        try:
+            row = self._row(call, function, arguments, key)
+        except Exception as error:  # the host's predicate does not understand what hostile code gave it
+            logger.warning("byref could not ask whether %s() needs approval", function.name, exc_info=True)
+            words = f"{function.name}() was not called: whether it needs approval is not known: {one_line(error)}"
+            self._refuse(call.number, "FunctionError", words)
+            return
+        new.append(_New(_Under(call.number, function, arguments, 0, asked=_asked(function, arguments)), None, row))
 
     def _write(self, program: Program, new: Sequence[_New]) -> None:
         """Reserve what calls need, and write them down; those for which there is no room wait."""
@@ -778,7 +794,7 @@ class Calls:
             )
             self.tally.kept[name] = artifact_row
 
-    def _path_changed(self, function: Function, arguments: Mapping[str, Any]) -> str:
+    def _path_changed(self, function: Function) -> str:
         made = ", ".join(sorted({self._journal[key].function for key in self._unclaimed})[:5])
         return (
             f"{function.name}() was not called: this code was interrupted and runs again, and its path has changed. "

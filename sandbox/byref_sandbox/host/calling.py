@@ -79,9 +79,10 @@ class Calling:
             poll.unregister(self._line)
             return
         calls: list[Call] = []
-        waits = False
+        waits, unanswered = False, 0
         try:
             for message in self._reader.feed(data):
+                unanswered = message.unanswered
                 if not isinstance(message, Call):
                     waits = True
                     self._waits += 1
@@ -92,7 +93,7 @@ class Calling:
                 if message.number != self._number:
                     raise Malformed("a call that has another number than the next")
                 self._number += 1
-                waits = waits or not message.is_awaited
+                waits = not message.is_awaited  # what it said before holds no more: it has gone on since
                 calls.append(message)
         except Malformed as error:
             raise wire.Broken(str(error)) from None
@@ -102,7 +103,8 @@ class Calling:
         if calls:
             self._callee.begin(calls)
             self._answer()
-        if waits and self._open and not self._unsent_bytes and self._callee.waits_for_ever():
+        waits = waits and unanswered == len(self._open) > 0  # else an answer is on its way to it
+        if waits and not self._unsent_bytes and self._callee.waits_for_ever():
             self.is_suspended = True
 
     def _answer(self) -> None:

@@ -59,7 +59,7 @@ class Calls:
         number, self._number = self._number, self._number + 1
         self._open += 1
         self._is_told = not is_awaited
-        self._write(functions.Call(number, function, packed, is_awaited))
+        self._write(functions.Call(number, function, packed, is_awaited, self._open))
         return number
 
     def wait(self, seconds: float | None) -> Sequence[Came]:
@@ -69,7 +69,7 @@ class Calls:
                 return ()
             if seconds is None and not self._is_told:
                 self._is_told = True
-                self._write(functions.Waiting())
+                self._write(functions.Waiting(self._open))
             left = self._pauses.left
             with self._pauses.pause():
                 is_ready = self._is_ready(left if seconds is None else min(seconds, left))
