@@ -71,14 +71,14 @@ class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """A JSON object: arguments by the names of their parameters."""
     is_awaited: bool
     """The code goes on meanwhile; else it waits for the result."""
-    unanswered: int = 0
+    unanswered: Annotated[int, msgspec.Meta(ge=0)] = 0
     """As in `Waiting`, with this call."""
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="waiting"):
     """Run to host: the code cannot go on before one of its calls returns."""
 
-    unanswered: int = 0
+    unanswered: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Calls whose answers have not reached the run: if the host has fewer, one is on its way, and the code goes on after all."""
 
 
