@@ -433,12 +433,15 @@ def test_a_result_too_large_for_a_message_is_an_error(monkeypatch: pytest.Monkey
 
 
 def test_only_who_waits_for_calls_that_wait_is_suspended(callee: Recorder) -> None:
-    waiting = bytes(functions.pack(Waiting()))
+    waiting = bytes(functions.pack(Waiting(1)))
+    blocked = bytes(functions.pack(Call(0, "echo", b"{}", False, 1)))
     for data, suspends, expected in (
         (waiting, True, False),  # without a call
         (call(0), True, False),
         (call(0) + waiting, True, True),
-        (call(0, is_awaited=False), True, True),
+        (blocked, True, True),
+        (waiting + call(0), True, False),  # it has gone on since
+        (call(0) + bytes(functions.pack(Waiting(2))), True, False),  # an answer is on its way
         (call(0) + waiting, False, False),
     ):
         one = Line(Recorder())
