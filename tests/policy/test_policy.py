@@ -10,7 +10,6 @@ import pickle
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -696,9 +695,8 @@ def test_knobs_of_an_own_tool_hold_for_its_replies(sandbox: Sandbox) -> None:
         session.process([{"id": n, "name": f"user {n}"} for n in range(5_000)], tool="users")
         assert 200 < session.call("artifact_read", {"artifact_id": "users"}).tokens <= 300
         assert session.call("artifact_grep", {"artifact_id": "users", "pattern": "user"}).tokens > 300
-        begun = time.monotonic()
         endless = session.call("code_interpreter", {"code": "while True:\n    pass"})
-        assert endless.is_error and time.monotonic() - begun < 5
+        assert endless.is_error and "after 0.5 s" in endless.text
         refused = session.call("store_artifact", {"name": "n", "value": "x" * 5_000})
         assert refused.is_error and "max_artifact_bytes=1,000" in refused.text
         assert session.store_artifact("x" * 5_000).size_bytes == 5_000  # the host's, under the session's policy

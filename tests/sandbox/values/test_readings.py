@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from byref import Engine
 from byref_sandbox.tabletext import Recognised, read, reading, recognise
 from byref_sandbox.values import readings, tables
 
@@ -140,3 +141,28 @@ def test_all_cells_are_in_the_records(rows: list[list[str]]) -> None:
                     if word.isalpha() and word.isascii() and word.lower() not in ("true", "false")
                 ]
                 assert all(word in shown for word in words)
+
+
+def test_a_table_of_very_many_columns_is_read_cell_by_cell() -> None:
+    """Arrow asks for memory for each of them, which takes longer the more there are."""
+    rows = [[f"{1 + n % 28:02d}/{1 + at % 12:02d}/2026", at, f"x{n}"][n % 3] for at in range(8) for n in range(3_000)]
+    lines = [",".join(map(str, rows[at : at + 3_000])) for at in range(0, len(rows), 3_000)]
+    text = "\n".join([",".join(f"c{n}" for n in range(3_000)), *lines])
+    column = of(text)
+    assert readings.frame(column, text.encode(), []) is None
+    records = read(column, text.encode())
+    assert isinstance(records, list) and len(records) == 8
+    assert [records[7][name] for name in ("c12", "c13", "c2999")] == ["2026-08-13", 7, "x2999"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", ["{day:02d}/{month:02d}/2026", "{day}", "x{day}.{month}"])
+def test_code_uses_a_table_of_twenty_thousand_columns(cell: str) -> None:
+    lines = [";".join(cell.format(day=1 + n % 28, month=1 + at % 12) for n in range(20_000)) for at in range(20)]
+    text = "\n".join([";".join(f"c{n}" for n in range(20_000)), *lines])
+    with Engine("sqlite:///:memory:") as engine:
+        session = engine.session("s", context_window=200_000)
+        session.process(text, tool="wide")
+        for code in ("len(wide), len(wide[0])", "df(wide).shape", "pd.DataFrame(wide).shape"):
+            reply = session.call("code_interpreter", {"code": code})
+            assert not reply.is_error and "20000" in reply.text, reply.text
