@@ -379,3 +379,43 @@ def test_a_tool_with_a_name_of_byrefs_is_refused(engine: Engine, name: str) -> N
     with pytest.raises(ConfigurationError, match=rf"'{name}'.*rename it"):
         agent_of(ByrefPlugin(engine), tools=[mine])
     agent_of(ByrefPlugin(engine, tools=["code_interpreter"], policy=Policy()), tools=[mine])
+
+
+def test_code_calls_an_agents_tools_as_direct_calls(engine: Engine) -> None:
+    heard: list[str] = []
+
+    @tool
+    def search_orders(region: str, limit: int = 3) -> list[dict[str, Any]]:
+        """Find orders of a region."""
+        if region == "nowhere":
+            raise ValueError("no such region")
+        return [{"region": region, "total": n} for n in range(limit)]
+
+    @tool(context=True)
+    def search_user(tool_context: ToolContext) -> str:
+        """Ask."""
+        return str(tool_context.interrupt("where", reason="Where?"))
+
+    code = (
+        "import asyncio\n"
+        "found = await asyncio.gather(*[search_orders(r, limit=2_000) for r in ('EU', 'US')])\n"
+        "print(sum(o['total'] for orders in found for o in orders))\n"
+        "for work in (lambda: search_orders('nowhere'), search_user, lambda: refund([1])):\n"
+        "    try:\n"
+        "        work()\n"
+        "    except Exception as error:\n"
+        "        print(type(error).__name__, error)"
+    )
+    plugin = ByrefPlugin(engine, code_functions=["search_*"])
+    tools = [search_orders, search_user, refund]
+    agent = agent_of(plugin, [("code_interpreter", {"code": code})], "Done.", tools=tools)
+    agent.add_hook(lambda event: heard.append(event.tool_use["name"]), BeforeToolCallEvent)
+    agent("Go")
+    printed = str(results(agent)[0]["content"][0]["text"]).splitlines()
+    assert printed[0] == "3998000"
+    assert printed[1].startswith("FunctionError search_orders(): ") and "no such region" in printed[1]
+    assert printed[2].startswith("PermissionError") and printed[3].startswith("NameError")
+    assert heard == ["code_interpreter", *["search_orders"] * 3, "search_user"]
+    description = agent.tool_registry.registry["code_interpreter"].tool_spec["description"]
+    assert "search_orders(region: str, limit: int = 3)  # Find orders of a region." in description
+    assert len(agent.messages) == 4

@@ -15,11 +15,14 @@ from byref.adapters.common import lenient
 from byref.adapters.common.arguments import may_refer
 from byref.adapters.common.conversations import AWAY, Conversations, Name, callers, joined, named
 from byref.adapters.common.extras import missing
+from byref.adapters.common.functions import CodeFunctions, session_with
 from byref.conversation.result import ToolReply
 from byref.engine import Engine
 from byref.errors import ConfigurationError, SessionGone, StorageFailure, ToolError
+from byref.functions import Function
 from byref.policy import Policy
 from byref.session import Session
+from byref.tools.code import CODE_INTERPRETER
 
 try:
     from strands import Agent
@@ -45,7 +48,7 @@ try:
 except ImportError as error:
     raise missing("byref.adapters.strands", "strands-agents", "strands") from error
 
-from byref.adapters.strands.calls import ByrefTool, calling, is_direct, noting, schema_for
+from byref.adapters.strands.calls import ByrefTool, calling, in_code, is_direct, noting, schema_for
 from byref.adapters.strands.content import as_it_came, is_as_it_came, output_of, replied, usage_of
 from byref.adapters.strands.storage import ByrefOffloadStorage, ByrefStorage
 
@@ -74,6 +77,10 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
     `AfterToolCallEvent`, by default as the last: other plugins see the call as the model wrote it and the result as the tool gave
     it.
 
+    `code_functions` are patterns of names (`["search_*"]`): code of `code_interpreter` may call those tools of the agent as
+    functions. They are direct calls (`agent.tool.…()`), which the agent's hooks see and no message records. A tool that interrupts is
+    refused in code, and the model told to call the tool itself.
+
     Instructions of tools, and after a compaction a reminder of the data that is still there, are added to the system prompt of each
     request; `agent.system_prompt` does not change.
 
@@ -94,8 +101,10 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         model: str | None = None,
         context_window: int | None = None,
         order: float = HookOrder.SDK_LAST,
+        code_functions: Sequence[str] = (),
     ) -> None:
         self._conversations = Conversations(engine, policy, tools)
+        self._code = CodeFunctions(code_functions)
         self._id, self._tenant = session, tenant
         self._model, self._context_window, self._order = model, context_window, order
         self._specs = self._conversations.tools(None)
@@ -117,7 +126,10 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         # Strands' own id of an agent has 32 random bits, with which two conversations would sooner or later get the same id.
         self._minted[agent] = f"{agent.session_id}-{uuid.uuid4().hex}"
         self._direct[agent] = deque(maxlen=MOST_DIRECT)
-        registry.process_tools([ByrefTool(self._answer, spec) for spec in self._specs])
+        specs = self._specs
+        if functions := self._functions(agent):
+            specs = self._conversations.tools(None, functions)
+        registry.process_tools([ByrefTool(self._answer, spec) for spec in specs])
         agent.add_middleware(ExecuteToolStage, self._execute)
         agent.add_hook(self._process, AfterToolCallEvent, order=self._order)
         agent.add_hook(self._process_direct, MessageAddedEvent, order=HookOrder.SDK_FIRST)  # before it is persisted
@@ -152,7 +164,17 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         return self._conversations.opened(self._name(agent), model, window)
 
     def _answer(self, agent: Agent, use: ToolUse) -> ToolReply:
-        return self._conversations.call(self._opened(agent), use["name"], use["input"], use["toolUseId"])
+        session = self._opened(agent)
+        if session is not None and use["name"] == CODE_INTERPRETER.name and (functions := self._functions(agent)):
+            session = session_with(session, functions)
+        return self._conversations.call(session, use["name"], use["input"], use["toolUseId"])
+
+    def _functions(self, agent: Agent) -> tuple[Function, ...]:
+        if not self._code:
+            return ()
+        registry = agent.tool_registry
+        tools = {**registry.registry, **registry.dynamic_tools}.values()
+        return self._code.of([in_code(agent, tool) for tool in tools if not isinstance(tool, ByrefTool)])
 
     async def _execute(
         self, context: ExecuteToolContext, next_fn: Callable[[ExecuteToolContext], AsyncGenerator[Any, None]]

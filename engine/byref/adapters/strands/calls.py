@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from byref.adapters.common.conversations import Name, running
 from byref.adapters.common.extras import missing
+from byref.adapters.common.functions import FrameworkTool, FunctionError, asks_first
 from byref.conversation.result import ToolReply
 
 try:
@@ -20,7 +21,7 @@ try:
 except ImportError as error:
     raise missing("byref.adapters.strands", "strands-agents", "strands") from error
 
-from byref.adapters.strands.content import Made, content_of
+from byref.adapters.strands.content import Made, content_of, output_of
 
 _T = TypeVar("_T")
 
@@ -54,6 +55,24 @@ class ByrefTool(AgentTool):
         reply = await asyncio.to_thread(self._answer, invocation_state["agent"], tool_use)
         status: ToolResultStatus = "error" if reply.is_error else "success"
         yield ToolResultEvent({"toolUseId": tool_use["toolUseId"], "status": status, "content": content_of(reply)})
+
+
+def in_code(agent: Agent, tool: AgentTool) -> FrameworkTool:
+    """Return an agent's tool as code may be given it: each call is a direct one, which no message records."""
+    spec = tool.tool_spec
+
+    def call(arguments: dict[str, Any]) -> object:
+        try:
+            result = getattr(agent.tool, tool.tool_name)(record_direct_tool_call=False, **arguments)
+        except RuntimeError as error:
+            if "interrupt" in str(error):
+                raise asks_first(tool.tool_name) from None
+            raise
+        if result["status"] == "error":
+            raise FunctionError("\n".join(str(block["text"]) for block in result["content"] if "text" in block))
+        return output_of(result)
+
+    return FrameworkTool(tool.tool_name, spec["description"], spec["inputSchema"]["json"], call)
 
 
 def is_direct(invocation_state: Mapping[str, Any]) -> bool:
