@@ -14,9 +14,9 @@ from byref_sandbox.tabletext.reading import DATES, FALSE, ORDERS, TRUE, Table
 
 _TYPES: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 _BLOCK_BYTES: Final = 1 << 24
-_MAX_COLUMNS: Final = 1_000
-"""Columns from which on rows are read one by one. Arrow asks for aligned memory for each column, and to find some takes glibc longer
-the more pieces it has: 20 seconds for 8,000 columns of 50 rows."""
+_MAX_COLUMNS: Final = 200
+"""Columns from which on rows are read one by one. Arrow asks for aligned memory for each column of a block, and in a sandbox glibc takes
+longer to find some the more pieces there are: a second for 300 columns of 600 days, more than ten for 1,000 of 200."""
 
 
 def read(table: Table, source: bytes) -> Any:
