@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -17,6 +19,7 @@ from sqlalchemy import Connection
 from byref.accounting.models import Models
 from byref.accounting.telemetry import Telemetry
 from byref.accounting.tokens import SampledCounter, TokenCounter
+from byref.artifacts.learning import Learning, learned
 from byref.artifacts.uses import Uses
 from byref.conversation import clearing, lifecycle, listing
 from byref.conversation.interpreters import Interpreter, check_interpreter, modules_of
@@ -44,6 +47,8 @@ logger = logging.getLogger("byref")
 
 SWEEP_SECONDS = 300.0
 """Minimum seconds between the sweeps that an engine makes by itself, when a session is opened."""
+MAX_LEARNED = 1_000
+"""Answers of the database about what was learned that are kept in memory."""
 SHRINK_PAGES = 100
 """Pages of a SQLite file that one statement releases: at 4 KiB each, other writers wait up to 10 ms for it."""
 
@@ -107,6 +112,9 @@ class Engine:
         self._own_sandbox = interpreter is None
         self._sandbox = _sandbox(jail, allowed) if interpreter is None else interpreter
         self._unknown_models: set[str] = set()
+        self._learning = Learning(self._database.write, in_background=self._database.takes_threads)
+        self._learned: dict[tuple[str, int, tuple[str, ...]], Mapping[str, dict[str, Any]]] = {}
+        """What sessions see of what was learned: by tenant, the newest row that they see, and tools."""
         self._uses = Uses(self._database.write, in_background=self._database.takes_threads)
         self._swept_at = time.monotonic()
         self._sweeping = threading.Lock()
@@ -199,7 +207,10 @@ class Engine:
                 uses=self._uses,
                 objects=self._objects,
                 telemetry=self._telemetry,
-                functions=self._functions_with(functions),
+                functions=self._with_learned(
+                    tenant, opened.learned_through, effective, self._functions_with(functions)
+                ),
+                learning=self._learning,
             )
         )
 
@@ -225,6 +236,45 @@ class Engine:
 
     def _functions_with(self, functions: Iterable[Function | Callable[..., Any]] | None) -> tuple[Function, ...]:
         return self._functions if functions is None else all_of([*self._functions, *all_of(functions)])
+
+    def tool_schema(self, tool: str, *, tenant: str = "default") -> dict[str, Any] | None:
+        """Return the JSON Schema of what a tool has returned to a tenant so far; None if nothing is known.
+
+        It is learned from outputs that `Session.process` took and from calls by code, and begins with `ToolPolicy(schema=…)` of the
+        engine's policy.
+
+        Raises:
+            StorageFailure: the database failed.
+        """
+        tenant = lifecycle.check_id("tenant", tenant)
+        if not isinstance(tool, str):
+            raise ConfigurationError(f"tool={shown(tool)}: expected its name")
+        self._learning.write(tenant)
+        found = self._database.read(lambda connection: learned(connection, tenant, [tool])).get(tool)
+        return _seeded(self._policy, tool, found)
+
+    def _with_learned(
+        self, tenant: str, through: int | None, policy: Policy, functions: tuple[Function, ...]
+    ) -> tuple[Function, ...]:
+        """Return functions with what the session sees of what they return, where nobody says it."""
+        unsaid = tuple(one.name for one in functions if one.returns is None)
+        if not unsaid:
+            return functions
+        key = tenant, through or 0, unsaid
+        known = self._learned.get(key)
+        if known is None:
+            known = (
+                {}
+                if through is None
+                else self._database.read(lambda connection: learned(connection, tenant, unsaid, through))
+            )
+            if len(self._learned) >= MAX_LEARNED:
+                self._learned.clear()
+            self._learned[key] = known
+        found = {name: _seeded(policy, name, known.get(name)) for name in unsaid}
+        return tuple(
+            one if (schema := found.get(one.name)) is None else replace(one, learned=schema) for one in functions
+        )
 
     def _is_offered(self, tool: Tool) -> bool:
         if not tool.is_installed():
@@ -279,6 +329,8 @@ class Engine:
     def delete_tenant(self, tenant: str) -> int:
         """Delete all data of a tenant and return the number of its conversations. Raises like `delete_session`."""
         tenant = lifecycle.check_id("tenant", tenant)
+        self._learning.forget(tenant)
+        self._learned = {key: known for key, known in self._learned.items() if key[0] != tenant}
         gone = clearing.delete_tenant(self._database.read, partial(retried, self._database.write), tenant)
         self._delete_objects(f"the tenant {tenant!r} is deleted", tenant)
         return gone
@@ -291,6 +343,7 @@ class Engine:
         know are deleted, so its folder or prefix must belong to one database only.
         """
         self._uses.write()
+        self._learning.write()
         gone = lifecycle.sweep(self._database.write, grace)
         write, objects = self._database.write, self._objects
         emptied = self._delete_objects("the database is swept")
@@ -306,6 +359,10 @@ class Engine:
             self._uses.close()
         except ByrefError:
             logger.warning("byref could not write down what was used last", exc_info=True)
+        try:
+            self._learning.close()
+        except ByrefError:
+            logger.warning("byref could not write down what it has learned of tools", exc_info=True)
         if self._own_sandbox and self._sandbox is not None:
             self._sandbox.close()
         self._database.close()
@@ -402,6 +459,19 @@ def _behind(tenant: str | None, after: object) -> tuple[str, str] | None:
     if tenant is None:
         raise ConfigurationError(f"after={shown(after)}: of all tenants, expected the last entry of the page before")
     return tenant, lifecycle.check_id("after", after)
+
+
+def _seeded(policy: Policy, tool: str, known: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the schema that is known of a tool, with what the policy says of it."""
+    seed = policy.tool(tool).schema
+    if seed is None:
+        return known
+    given: dict[str, Any] = json.loads(json.dumps(seed))
+    if known is None:
+        return given
+    from byref.describe.learned import merged
+
+    return merged([given, known])
 
 
 _NEEDING_THE_SANDBOX = "code_interpreter, artifact_jq and artifact_sql"

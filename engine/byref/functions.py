@@ -59,6 +59,8 @@ class Function:
     """The most calls of one run that are under way at once; others wait."""
     positional: tuple[str, ...] | None = field(default=None, repr=False)
     """Parameters that code may give by place, in order; None: all, the required ones first."""
+    learned: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    """The schema of what it has returned so far, where `returns` is None; the engine sets it."""
     types: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """Python types into which arguments are converted before the call, by name."""
 
@@ -140,7 +142,8 @@ class Function:
                 default = schema.get("default") if isinstance(schema, Mapping) else None
                 words += f" = {default!r:.40}" if isinstance(schema, Mapping) and "default" in schema else " = ..."
             parts.append(words)
-        gives = "" if self.returns is None else f" -> {type_of(self.returns)}"
+        schema = self.learned if self.returns is None else self.returns
+        gives = "" if schema is None else f" -> {type_of(schema)}"
         return f"{self.name}({', '.join(parts)}){gives}"
 
     @property

@@ -26,6 +26,7 @@ from sqlalchemy import Connection
 
 from byref.accounting import ledger
 from byref.artifacts import staging, store, variables
+from byref.artifacts.learning import MAX_BYTES, of_value
 from byref.artifacts.variables import Part
 from byref.calling import budgets, journal, results, submodels
 from byref.calling.budgets import Full, Spent
@@ -123,6 +124,8 @@ class Tally:
     failed: int = 0
     tokens: int = 0
     """Of results, which the model did not read."""
+    departed: dict[str, str] = field(default_factory=dict)
+    """Functions that have returned something else than before, each with what is different."""
     kept: dict[str, int] = field(default_factory=dict)
     """Artifacts of results, by a number of their own, each with its function."""
 
@@ -652,6 +655,8 @@ class Calls:
                 self._came_back(one, None, _error_of(one.function, value.error), usages)
                 return
             value = value.value
+        else:
+            self._learn(one.function, value)
         try:
             made = results.made(self._scope, one.function.name, value)
         except ByrefError as error:
@@ -662,6 +667,23 @@ class Calls:
             self._came_back(one, None, ("FunctionError", words), usages)
         else:
             self._came_back(one, made, None, usages)
+
+    def _learn(self, function: Function, value: object) -> None:
+        """Note what a function has returned, of which nobody says what it returns, and whether it is something else than before."""
+        if function.returns is not None or (sample := of_value(value)) is None:
+            return
+        if self._scope.learning is not None:
+            self._scope.learning.note(self._scope.tenant, function.name, sample)
+        if function.learned is None or function.name in self.tally.departed or len(sample.data) > MAX_BYTES:
+            return
+        from byref.references.fitting import misfit  # imported late because jsonschema takes long to import
+
+        try:
+            wrong = misfit("" if sample.is_schema else msgspec.json.decode(sample.data), function.learned)
+        except (ByrefError, msgspec.DecodeError, RecursionError):
+            return
+        if wrong is not None:
+            self.tally.departed[function.name] = wrong
 
     def _came_back(
         self,

@@ -1,4 +1,4 @@
-"""The verbs that read: sessions, tenants, show, ledger, explain, history."""
+"""The verbs that read: sessions, tenants, show, learned, ledger, explain, history."""
 
 from __future__ import annotations
 
@@ -97,6 +97,16 @@ def show(options: Namespace) -> int:
             _show_all(session, options)
         else:
             _show_one(session, options.what, as_json=options.json)
+    return 0
+
+
+def learned(options: Namespace) -> int:
+    """Print the schema of what a tool has returned."""
+    with opening.engine_to_read(options) as engine:
+        found = engine.tool_schema(options.name, tenant=options.tenant)
+    if found is None:
+        raise Failed(f"tenant {options.tenant!r} has no output of a tool {options.name!r} to learn from")
+    output.json(found)
     return 0
 
 

@@ -17,6 +17,7 @@ _VERBS = {
     "sessions": "inspect",
     "tenants": "inspect",
     "show": "inspect",
+    "learned": "inspect",
     "ledger": "inspect",
     "explain": "inspect",
     "history": "inspect",

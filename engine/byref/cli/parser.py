@@ -340,6 +340,13 @@ VERBS = (
         _READS,
     ),
     Verb(
+        "learned",
+        "what a tool has returned so far, as a JSON Schema",
+        "Print the JSON Schema of what a tool has returned to a tenant so far, as it was learned from its outputs.",
+        (("name", {"metavar": "NAME", "help": "name of the tool"}),),
+        ("db", "schema", "tenant"),
+    ),
+    Verb(
         "ledger",
         "what every step did to the context",
         "Print the session's ledger and its sums, in tokens.",

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Connection,
     bindparam,
     delete,
+    func,
     insert,
     select,
     update,
@@ -34,6 +35,7 @@ from byref.db.tables import (
     ItemRow,
     LedgerRow,
     NameRow,
+    SchemaRow,
     SessionRow,
     VariableRow,
 )
@@ -81,6 +83,8 @@ class Opened:
     context_window: int | None
     policy: str | None
     tools: tuple[str, ...] | None
+    learned_through: int | None = None
+    """The newest row of what was learned of tools at that time; None: nothing was."""
 
 
 def check_id(name: str, value: object) -> str:
@@ -99,10 +103,16 @@ def check_id(name: str, value: object) -> str:
 
 
 # Built once, because building a statement takes longer than running it.
-_OPEN = insert(SessionRow).returning(SessionRow.id)
-_FIND = select(SessionRow.id, SessionRow.model, SessionRow.context_window, SessionRow.policy, SessionRow.tools).where(
-    SessionRow.tenant == bindparam("of_tenant"), SessionRow.name == bindparam("named")
-)
+_NEWEST = select(func.max(SchemaRow.id)).where(SchemaRow.tenant == bindparam("of_tenant")).scalar_subquery()
+_OPEN = insert(SessionRow).values(learned_through=_NEWEST).returning(SessionRow.id, SessionRow.learned_through)
+_FIND = select(
+    SessionRow.id,
+    SessionRow.model,
+    SessionRow.context_window,
+    SessionRow.policy,
+    SessionRow.tools,
+    SessionRow.learned_through,
+).where(SessionRow.tenant == bindparam("of_tenant"), SessionRow.name == bindparam("named"))
 
 
 def open_session(
@@ -129,8 +139,8 @@ def open_session(
         "ledger_seconds": None if ledger_ttl is None else ledger_ttl.total_seconds(),
         "expires_at": None if ledger_ttl is None else now + ledger_ttl,
     }
-    row = connection.execute(_OPEN, values).scalar_one()
-    return Opened(row, model, context_window, policy, tools)
+    row = connection.execute(_OPEN, values | {"of_tenant": tenant}).one()
+    return Opened(row.id, model, context_window, policy, tools, row.learned_through)
 
 
 def find_session(connection: Connection, tenant: str, name: str) -> Opened | None:
@@ -139,7 +149,7 @@ def find_session(connection: Connection, tenant: str, name: str) -> Opened | Non
     if row is None:
         return None
     tools = None if row.tools is None else tuple(json.loads(row.tools))
-    return Opened(row.id, row.model, row.context_window, row.policy, tools)
+    return Opened(row.id, row.model, row.context_window, row.policy, tools, row.learned_through)
 
 
 def tenants_with(connection: Connection, name: str) -> list[str]:

@@ -19,6 +19,7 @@ from byref.accounting.telemetry import Telemetry
 from byref.accounting.tokens import Kind, TokenCounter
 from byref.artifacts import at_once, store, variables
 from byref.artifacts.blobs import Published
+from byref.artifacts.learning import Learning
 from byref.artifacts.staging import Buffered, Place
 from byref.artifacts.store import Artifact, Description
 from byref.artifacts.uses import Uses
@@ -106,6 +107,8 @@ class Scope:
     tools: tuple[str, ...]
     uses: Uses | None = field(default=None, compare=False)
     """The engine's noted uses of artifacts that wait to be written."""
+    learning: Learning | None = field(default=None, compare=False)
+    """Where outputs are noted, so that what tools return is learned; None: nothing is."""
     objects: BlobStore | None = None
     """The store to which payloads are written; None: they are written to SQL."""
     telemetry: Telemetry = field(default_factory=Telemetry, compare=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from byref.artifacts.learning import MAX_BYTES, TEXT, Sample
+from byref.content import Block
 from byref.conversation.result import Result
 from byref.conversation.scope import Scope
 from byref.errors import StorageFailure
@@ -31,10 +33,30 @@ def process(
         prepared = prepare(scope, received, tool, call_id, arguments, is_error)
         try:
             result = _answer(prepared)
+            _learn(prepared, result)
         finally:
             prepared.discard()
         used |= {artifact.payload.blob_id for artifact in result.artifacts}
     return result
+
+
+def _learn(prepared: Prepared, result: Result) -> None:
+    """Note what the tool has returned, so that its schema is learned; a mapper's outcome is not what it has returned."""
+    learning = prepared.scope.learning
+    if learning is None or prepared.is_error or prepared.mapped is not None or len(prepared.blocks) != 1:
+        return
+    block = prepared.blocks[0].piece.block
+    if not isinstance(block, Block):
+        return
+    if block.kind != "json" or block.reading is not None:
+        sample = Sample(TEXT, is_schema=True)
+    elif len(result.artifacts) == 1 and result.artifacts[0].packed_schema is not None:
+        sample = Sample(result.artifacts[0].packed_schema, is_schema=True, is_packed=True)
+    elif prepared.ingested is None and prepared.blocks[0].size <= MAX_BYTES:
+        sample = Sample(block.data)
+    else:
+        return
+    learning.note(prepared.scope.tenant, prepared.tool, sample)
 
 
 def _answer(prepared: Prepared) -> Result:

@@ -5,6 +5,7 @@ by session and tool.
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from datetime import timedelta
@@ -110,13 +111,14 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
 class ToolPolicy:
     """The settings of one tool: for its outputs or, if it is one of the session's own tools, for its replies.
 
-    They are any knobs of `Policy` except `tools`, `per_tool`, `ledger_ttl` and `default_context_window`, and five settings that
+    They are any knobs of `Policy` except `tools`, `per_tool`, `ledger_ttl` and `default_context_window`, and six settings that
     only a tool can have. `mapper`, a jq program or a function of the parsed output, changes an output before anything else
     reads it. `template`, in Jinja's language, renders the output as text, after the mapper if there are both. `names` gives
     other names to the variables of top-level keys. `references=False` leaves the tool's arguments as the model wrote them.
     `format` says what its text is, whatever `tables` says: `csv` (cells divided by any delimiter), `box`
     (drawn with bars, as in Markdown), `aligned` (columns that blanks divide), `expanded` (a member on each line), `ndjson`, or `text`,
-    which is never a table.
+    which is never a table. `schema` is a JSON Schema of what the tool returns, with which what is learned of it begins; a function of
+    the tool's name shows it to the model.
 
     Raises:
         ConfigurationError: a knob is unknown or out of range, or a program or template has a fault.
@@ -128,6 +130,7 @@ class ToolPolicy:
     names: Mapping[str, str]
     references: bool
     format: Format | None
+    schema: Mapping[str, Any] | None
 
     def __init__(
         self,
@@ -137,6 +140,7 @@ class ToolPolicy:
         names: Mapping[str, str] | None = None,
         references: bool = True,
         format: Format | None = None,
+        schema: Mapping[str, Any] | None = None,
         **knobs: Any,
     ) -> None:
         for name, value in knobs.items():
@@ -144,13 +148,16 @@ class ToolPolicy:
                 raise ConfigurationError(f"{name} belongs to the session's policy, not to a tool's")
             if name not in _CHECKS:
                 own = [knob for knob in _CHECKS if knob not in _OF_THE_SESSION]
-                raise _unknown(name, "ToolPolicy", (*own, "mapper", "template", "names", "references", "format"))
+                raise _unknown(
+                    name, "ToolPolicy", (*own, "mapper", "template", "names", "references", "format", "schema")
+                )
             _CHECKS[name](name, value)
             knobs[name] = checks.as_timedelta(value) if name in _DURATIONS else value
         checks.mapper("mapper", mapper)
         checks.template("template", template)
         checks.flag("references", references)
         checks.optional(checks.choice(Format))("format", format)
+        checks.schema("schema", schema)
         set_field = object.__setattr__
         set_field(self, "knobs", FrozenDict(knobs))
         set_field(self, "mapper", mapper)
@@ -158,6 +165,7 @@ class ToolPolicy:
         set_field(self, "names", FrozenDict(checks.names("names", names)))
         set_field(self, "references", references)
         set_field(self, "format", format)
+        set_field(self, "schema", None if schema is None else checks.frozen(schema))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -167,6 +175,7 @@ class ToolPolicy:
             "template": self.template,
             "names": dict(self.names) or None,
             "format": self.format,
+            "schema": None if self.schema is None else json.loads(json.dumps(self.schema)),
         }
         given = {name: value for name, value in own.items() if value is not None}
         return {**self.knobs, **given} if self.references else {**self.knobs, **given, "references": False}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import json
 import keyword
 import unicodedata
 from collections.abc import Callable, Mapping
@@ -56,6 +57,13 @@ class FrozenDict(dict[K, V]):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a dict that is frozen again."""
         return FrozenDict, (dict(self),)
+
+
+def frozen(value: Any) -> Any:
+    """Return JSON values that cannot be changed."""
+    if isinstance(value, Mapping):
+        return FrozenDict({name: frozen(one) for name, one in value.items()})
+    return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
 
 
 def check_limit(value: object) -> int | None:
@@ -150,6 +158,18 @@ def mapper(name: str, value: object) -> None:
         raise ConfigurationError(f"{name}={shown(value)}: expected an ordinary function, not one to be awaited")
     elif value is not None and not callable(value) and not isinstance(value, MissingMapper):
         raise ConfigurationError(f"{name}={shown(value)}: expected a jq program or a function of the parsed output")
+
+
+def schema(name: str, value: object) -> None:
+    """Accept None, or a JSON Schema that is JSON."""
+    if value is None:
+        return
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{name}={shown(value)}: expected a JSON Schema")
+    try:
+        json.dumps(dict(value), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{name}={shown(value)}: expected a JSON Schema: {error}") from None
 
 
 def template(name: str, value: object) -> None:

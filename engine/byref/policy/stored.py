@@ -58,7 +58,8 @@ def _name(mapper: object) -> str:
 def _tool_policy(tool: str, kept: Mapping[str, Any], own: Policy) -> ToolPolicy:
     settings = _known(
         kept,
-        {knob.name for knob in dataclasses.fields(Policy)} | {"mapper", "template", "names", "references", "format"},
+        {knob.name for knob in dataclasses.fields(Policy)}
+        | {"mapper", "template", "names", "references", "format", "schema"},
     )
     if isinstance(mapper := settings.get("mapper"), dict):
         present = own.tool(tool).mapper

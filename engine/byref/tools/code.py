@@ -106,6 +106,8 @@ def _told(calls: Calls) -> str:
     if names := [*calls.tally.kept]:
         more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
         told += f"\nkept: {', '.join(names[:MAX_SHOWN])}{more}"
+    for name, wrong in [*calls.tally.departed.items()][:MAX_SHOWN]:
+        told += f"\n{name}() returned something else than before: {wrong[:SHOWN_CHARS]}"
     if calls.unclaimed:
         told += f"\nThe code was interrupted and ran again; {calls.unclaimed} of the calls made before were not asked for again."
     return told

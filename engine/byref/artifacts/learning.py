@@ -1,0 +1,266 @@
+"""What tools return is learned: the schemas of their outputs are merged for each tenant, off the path of the turn.
+
+A turn only notes an output, which takes a microsecond. One thread reads the notes of all sessions in batches. A schema that has changed
+is a new row, and a session sees the rows that were there when it was created: so what its model reads of tools never changes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Final
+from weakref import WeakSet
+
+import msgspec
+import zstandard
+from blake3 import blake3
+from sqlalchemy import Connection, delete, func, insert, select, text
+
+from byref.artifacts.store import pack_schema
+from byref.db.tables import SchemaRow
+from byref.errors import ByrefError
+
+logger = logging.getLogger("byref")
+
+PAUSE_SECONDS: Final = 0.25
+"""How long outputs wait to be learned from together with others."""
+MAX_NOTED: Final = 16
+"""Outputs of one tool that one batch is learned from; further ones are not noted."""
+MAX_TOOLS: Final = 1_000
+"""Tools of tenants of which outputs wait."""
+MAX_BYTES: Final = 64 << 10
+"""Larger outputs are learned from by the schema that describes them, or by some of their records."""
+STEADY: Final = 64
+"""Outputs without news after which only one of `SAMPLED` is noted."""
+SAMPLED: Final = 16
+MAX_VERSIONS: Final = 100
+"""Schemas of one tool that are kept: older sessions than the oldest of them see none."""
+TOOL_CHARS: Final = 200
+_MAX_KNOWN: Final = 1_000
+_ENDED_RETRIES: Final = 3
+TEXT: Final = b'{"type":"string"}'
+
+Write = Callable[[Callable[[Connection], Any]], Any]
+Key = tuple[str, str]
+"""A tenant and a tool."""
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """An output: JSON text, or the JSON Schema of it."""
+
+    data: bytes
+    is_schema: bool = False
+    is_packed: bool = False
+
+
+class _Known(msgspec.Struct):
+    schema: dict[str, Any]
+    steady: int = 0
+    unwritten: int = 0
+    """Outputs without news, which no row counts yet."""
+
+
+class Learning:
+    """Outputs that wait to be learned from, of all sessions of an engine.
+
+    The thread lives as long as outputs wait; without `in_background` there is no thread, and the engine's sweeps call `write`. A forked
+    child begins with no outputs. What is noted is lost if the process dies: later outputs teach the same.
+    """
+
+    def __init__(self, write: Write, *, in_background: bool) -> None:
+        self._write, self._in_background = write, in_background
+        self._begin()
+        _all.add(self)
+
+    def _begin(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._writing = threading.Lock()
+        self._noted: dict[Key, list[Sample]] = {}
+        self._known: OrderedDict[Key, _Known] = OrderedDict()
+        self._counts: dict[Key, int] = {}
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def note(self, tenant: str, tool: str, sample: Sample) -> None:
+        """Note an output; it is cheap, and never fails."""
+        if len(tool) > TOOL_CHARS or not tool.isprintable() or (not sample.is_schema and len(sample.data) > MAX_BYTES):
+            return
+        key = tenant, tool
+        with self._changed:
+            known = self._known.get(key)
+            if known is not None and known.steady >= STEADY:
+                count = self._counts[key] = self._counts.get(key, 0) + 1
+                if count % SAMPLED:
+                    return
+            noted = self._noted.get(key)
+            if noted is None:
+                if self._is_closed or len(self._noted) >= MAX_TOOLS:
+                    return
+                noted = self._noted[key] = []
+            if len(noted) < MAX_NOTED:
+                noted.append(sample)
+            if self._thread is None and self._in_background:
+                thread = threading.Thread(target=self._run, name="byref-learning", daemon=True)
+                # If no thread can be started, or the process is ending, the turn must still succeed.
+                with suppress(RuntimeError):
+                    thread.start()
+                    self._thread = thread
+
+    def write(self, tenant: str | None = None) -> None:
+        """Learn from all that is noted, or from what is noted of a tenant; raise ByrefError if the database failed."""
+        with self._writing:
+            with self._changed:
+                keys = [key for key in self._noted if tenant in (None, key[0])]
+                noted = {key: self._noted.pop(key) for key in keys}
+            for key, samples in noted.items():
+                self._learn(key, samples)
+
+    def forget(self, tenant: str) -> None:
+        """Forget what is noted and known of a tenant."""
+        with self._writing, self._changed:
+            for kept in (self._noted, self._known, self._counts):
+                for key in [key for key in kept if key[0] == tenant]:
+                    del kept[key]
+
+    def close(self) -> None:
+        """Learn from what is left, and accept no more; raises as `write` does."""
+        with self._changed:
+            self._is_closed, thread = True, self._thread
+            self._changed.notify()
+        try:
+            self.write()
+        finally:
+            if thread is not None:
+                thread.join()
+
+    def _learn(self, key: Key, samples: list[Sample]) -> None:
+        from byref.describe.learned import merged
+
+        schemas = [schema for sample in samples if (schema := _schema_of(sample)) is not None]
+        if not schemas:
+            return
+        known = self._known.get(key)
+        if known is not None and merged([known.schema, *schemas]) == known.schema:
+            known.steady += len(schemas)
+            known.unwritten += len(schemas)
+            return
+        outputs = len(schemas) + (0 if known is None else known.unwritten)
+        now_known = self._write(lambda connection: _add(connection, key, schemas, outputs))
+        with self._changed:
+            self._known[key] = _Known(now_known)
+            self._known.move_to_end(key)
+            while len(self._known) > _MAX_KNOWN:
+                self._counts.pop(self._known.popitem(last=False)[0], None)
+
+    def _run(self) -> None:
+        while self._waited():
+            try:
+                self.write()
+            except ByrefError:
+                logger.debug("byref could not learn what tools return", exc_info=True)
+            except Exception:
+                logger.exception("byref could not learn what tools return")
+
+    def _waited(self) -> bool:
+        """Wait until a batch is due and return True; return False if nothing is noted, or the engine is closed."""
+        with self._changed:
+            if not self._noted or self._is_closed:
+                self._thread = None
+                return False
+            until = time.monotonic() + PAUSE_SECONDS
+            while not self._is_closed and (left := until - time.monotonic()) > 0:
+                self._changed.wait(left)
+            if self._is_closed:
+                self._thread = None
+            return not self._is_closed
+
+
+def of_value(value: object) -> Sample | None:
+    """Return what a value is learned from: its JSON text or, where that is large, some of its records; None if it is no JSON."""
+    if isinstance(value, str):
+        return Sample(TEXT, is_schema=True)
+    if isinstance(value, list) and len(value) > SAMPLED:
+        value = [*value[: SAMPLED // 2], *value[len(value) // 2 : len(value) // 2 + 2], *value[-SAMPLED // 2 :]]
+    try:
+        return Sample(msgspec.json.encode(value))
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        return None
+
+
+def _schema_of(sample: Sample) -> dict[str, Any] | None:
+    from byref.describe.learned import of_value as described
+    from byref_sandbox import jsontext
+
+    try:
+        data = zstandard.ZstdDecompressor().decompress(sample.data, 16 << 20) if sample.is_packed else sample.data
+        if sample.is_schema:
+            read = json.loads(data)
+            return read if isinstance(read, dict) else None
+        return described(jsontext.decode(data))
+    except Exception:
+        logger.debug("byref could not learn from an output", exc_info=True)
+        return None
+
+
+def _add(connection: Connection, key: Key, schemas: list[dict[str, Any]], outputs: int) -> dict[str, Any]:
+    """Merge schemas into the newest one of a tool, and return what it is then."""
+    from byref.describe.learned import merged
+
+    tenant, tool = key
+    if connection.dialect.name == "postgresql":
+        # One at a time writes for a tenant, so that no row becomes visible after one with a greater id.
+        lock = int.from_bytes(blake3(f"byref schemas {tenant}".encode()).digest()[:8], "big", signed=True)
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": lock})
+    newest = _newest(connection, tenant, [tool], None).get(tool)
+    before, count = ({}, 0) if newest is None else newest
+    made = merged([*([before] if newest is not None else []), *schemas])
+    if newest is not None and made == before:
+        return made
+    row = {"tenant": tenant, "tool": tool, "data": pack_schema(made), "outputs": count + outputs}
+    connection.execute(insert(SchemaRow), row | {"created_at": datetime.now(UTC)})
+    mine = SchemaRow.tenant == tenant, SchemaRow.tool == tool
+    oldest = select(SchemaRow.id).where(*mine).order_by(SchemaRow.id.desc()).offset(MAX_VERSIONS).limit(1)
+    if (old := connection.execute(oldest).scalar()) is not None:
+        connection.execute(delete(SchemaRow).where(*mine, SchemaRow.id <= old))
+    return made
+
+
+def _newest(
+    connection: Connection, tenant: str, tools: Collection[str], through: int | None
+) -> dict[str, tuple[dict[str, Any], int]]:
+    ids = select(func.max(SchemaRow.id)).where(SchemaRow.tenant == tenant, SchemaRow.tool.in_(tools))
+    if through is not None:
+        ids = ids.where(SchemaRow.id <= through)
+    found = connection.execute(select(SchemaRow).where(SchemaRow.id.in_(ids.group_by(SchemaRow.tool)))).mappings()
+    return {row["tool"]: (unpacked(row["data"]), row["outputs"]) for row in found}
+
+
+def learned(
+    connection: Connection, tenant: str, tools: Collection[str], through: int | None = None
+) -> Mapping[str, dict[str, Any]]:
+    """Return the schemas of what tools return to a tenant, by tool; `through` is the newest row that is looked at."""
+    return {tool: schema for tool, (schema, _) in _newest(connection, tenant, tools, through).items()}
+
+
+def unpacked(packed: bytes) -> dict[str, Any]:
+    """Return a schema that is stored."""
+    schema: dict[str, Any] = json.loads(zstandard.ZstdDecompressor().decompress(packed))
+    return schema
+
+
+_all: WeakSet[Learning] = WeakSet()
+
+
+def _after_fork() -> None:
+    for learning in list(_all):
+        learning._begin()
+
+
+os.register_at_fork(after_in_child=_after_fork)

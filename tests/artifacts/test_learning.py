@@ -1,0 +1,151 @@
+"""What tools return is learned for each tenant, and a conversation sees what was known when it was created."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from byref import ConfigurationError, Engine, Function, Policy, Session, ToolPolicy
+from byref.artifacts import learning
+from byref.db.tables import SchemaRow
+from byref.describe.learned import merged, of_value
+
+written = pytest.mark.postgresql("the rows of what was learned")
+ORDERS = [{"id": 1, "who": "Ann", "paid": True}, {"id": 2, "who": None}]
+
+
+def described(session: Session) -> str:
+    [text] = [t["function"]["description"] for t in session.tools() if t["function"]["name"] == "code_interpreter"]
+    return str(text)
+
+
+@written
+def test_what_a_tool_returns_is_learned_from_outputs_and_from_calls(engine: Engine, tenant: str) -> None:
+    given: list[Any] = [ORDERS]
+
+    def get_orders(region: str):  # type: ignore[no-untyped-def]
+        """Orders."""
+        return given[0]
+
+    def opened(name: str) -> Session:
+        return engine.session(name, tenant=tenant, functions=[get_orders])
+
+    first = opened("one")
+    assert engine.tool_schema("get_orders", tenant=tenant) is None
+    first.process(ORDERS, tool="get_orders")
+    first.process([{"id": 1.5, "who": "Bo", "paid": False}] * 2_000, tool="get_orders")
+    first.process("it failed", tool="get_orders", is_error=True)
+    schema = engine.tool_schema("get_orders", tenant=tenant)
+    assert schema == {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "id": {"type": "number"},
+                "who": {"type": ["null", "string"]},
+                "paid": {"type": "boolean"},
+            },
+            "required": ["id", "who"],
+        },
+    }
+    second = opened("two")
+    stub = "get_orders(region: str) -> list[{'id': float, 'who': None | str, 'paid': bool}]"
+    assert stub in described(second)
+    assert (
+        "get_orders(region: str)  # Orders." in described(first) == described(opened("one"))
+    )  # as when it was created
+    given[0] = [{"id": "A7", "who": "Ann"}]
+    reply = second.call("code_interpreter", {"code": "len(get_orders('EU'))"})
+    assert reply.text == '1\nget_orders() returned something else than before: [0].id expects number and is string "A7"'
+    found = engine.tool_schema("get_orders", tenant=tenant)
+    assert found is not None and found["items"]["properties"]["id"] == {"type": ["number", "string"]}
+    assert stub in described(second) and stub in described(opened("two"))
+    assert "'id': float | str" in described(opened("three"))
+    assert engine.tool_schema("get_orders", tenant=f"{tenant}-") is None
+    engine.delete_tenant(tenant)
+    assert engine.tool_schema("get_orders", tenant=tenant) is None
+
+
+@written
+def test_outputs_without_news_are_not_written(engine: Engine, tenant: str) -> None:
+    session = engine.session("chat", tenant=tenant)
+    for each in range(30):
+        session.process([{"id": each}], tool="get")
+        if each % 10 == 0:
+            engine.tool_schema("get", tenant=tenant)
+    session.process("Dear all", tool="mail")
+    assert engine.tool_schema("mail", tenant=tenant) == {"type": "string"}
+    count = select(func.count()).where(SchemaRow.tenant == tenant)
+    assert engine.database.read(lambda c: c.execute(count).scalar()) == 2
+
+
+def test_a_schema_that_a_host_gives_is_where_learning_begins(local: Engine, tenant: str) -> None:
+    seed = {"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]}
+    policy = Policy(per_tool={"sums": ToolPolicy(schema=seed)})
+    assert hash(policy) == hash(Policy(per_tool={"sums": ToolPolicy(**policy.tool("sums").settings)}))
+    sums = Function("sums", lambda: {"total": "many"})
+    session = local.session("chat", tenant=tenant, policy=policy, functions=[sums])
+    assert "sums() -> {'total': int}" in described(session)
+    reply = session.call("code_interpreter", {"code": "sums()['total']"})
+    assert "sums() returned something else than before: total expects integer" in reply.text
+    stated = Function("sums", lambda: 1, returns={"type": "array"})
+    assert "sums() -> list" in described(local.session("other", tenant=tenant, policy=policy, functions=[stated]))
+    for wrong in ("object", {"x": {1, 2}}):
+        with pytest.raises(ConfigurationError, match="schema="):
+            ToolPolicy(schema=wrong)  # type: ignore[arg-type]
+
+
+def test_ids_and_addresses_are_not_learned() -> None:
+    outputs: list[Any] = [
+        {"users": {f"user-{each:05}": {"age": each, "bob@example.org": 1}}, "ann@example.org": each}
+        for each in range(40)
+    ]
+    schema: dict[str, Any] = {}
+    for output in outputs:
+        schema = merged([schema, of_value(output)] if schema else [of_value(output)])
+    assert not any(word in json.dumps(schema) for word in ("@", "user-0"))
+    inner = schema["properties"]["users"]["additionalProperties"]
+    assert inner["properties"] == {"age": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        [[], [{}], [{"a": [1]}], [{"a": [None, "x"]}], {"b": 1}, "t", None, 1.5],
+        [{"a": {"type": "x", "items": 1, "properties": {"y": 2}, "anyOf": 5, "description": "d"}}] * 2,
+        [{"": 1, "properties": {"": []}, "required": "no"}, {"required": 1}],
+        [{chr(97 + each % 26) * (each + 1): each} for each in range(60)],
+        [[[[[[{"deep": [each]}]]]]] for each in range(3)],
+        [{f"key {each}": "x" * 40 for each in range(3_000)}, {"other": [{f"k{each}": {} for each in range(999)}]}],
+    ],
+)
+def test_all_outputs_fit_what_was_learned_of_them(outputs: list[Any]) -> None:
+    from byref.references.fitting import misfit
+
+    schema = of_value(outputs[0])
+    for output in outputs:
+        schema = merged([schema, of_value(output)])
+        assert merged([schema, of_value(output)]) == schema
+    assert [misfit(output, schema) for output in outputs] == [None] * len(outputs)
+    assert len(json.dumps(schema, separators=(",", ":"))) <= 16_000
+
+
+def test_what_cannot_be_learned_from_is_left_out(local: Engine, tenant: str) -> None:
+    notes = learning.Learning(local.database.write, in_background=False)
+    for tool, sample in (
+        ("a", learning.Sample(b"{")),
+        ("b", learning.Sample(b"x", is_schema=True, is_packed=True)),
+        ("c" * 201, learning.Sample(b"1")),
+        ("d\n", learning.Sample(b"1")),
+        ("e", learning.Sample(b"[" * 60_000 + b"]" * 5)),
+        ("f", learning.Sample(b" " * 70_000)),
+        ("g", learning.Sample(b"7")),
+    ):
+        notes.note(tenant, tool, sample)
+    notes.close()
+    query = select(SchemaRow.tool).where(SchemaRow.tenant == tenant)
+    assert local.database.read(lambda c: c.execute(query).scalars().all()) == ["g"]
+    assert learning.of_value({1, 2}) is not None and learning.of_value(object()) is None
