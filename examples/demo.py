@@ -79,6 +79,12 @@ def airports_of(state: str) -> list[dict[str, Any]]:
     return sorted((row for row in AIRPORTS if row["state"] == state), key=lambda row: float(row["longitude"]))
 
 
+def small_model(prompt: str, max_tokens: int) -> str:
+    """Answer as a small model does, which code asks about one name at a time. Like all turns of the demo, it is scripted."""
+    name = prompt.partition(": ")[2]
+    return "yes" if re.search(r"Memorial|[A-Z][a-z]+ [A-Z]\.? [A-Z][a-z]+", name) else "no"
+
+
 def count_rows(rows: list[dict[str, Any]]) -> dict[str, int]:
     """Return how many rows arrived."""
     return {"rows": len(rows)}
@@ -235,7 +241,7 @@ def searched(chat: Chat) -> None:
 
 
 def programmed(chat: Chat) -> None:
-    """Let the model write one program that calls two tools many times: it reads what the program says, and no result."""
+    """Let the model write one program that calls two tools and a small model many times: it reads what the program says, and no result."""
     stage = chat.stage
     stage.title("What the model has a program call")
     states = sorted({row["state"] for row in AIRPORTS if row["country"] == "USA"} - {""})
@@ -255,6 +261,15 @@ far.nlargest(3).round().astype(int).to_dict()""",
         if len(points) > 1:
             far[state] = round(longest_leg(points)["kilometres"])
     stage.check("two tools, a hundred calls", answer, dict(Counter(far).most_common(3)))
+
+    answer = chat.code(
+        "How many airports of Vermont are named after somebody?",
+        """names = [airport["name"] for airport in airports_of("VT")]
+answers = await asyncio.gather(*[ask(f"Is this airport named after a person? yes or no: {name}") for name in names])
+answers.count("yes")""",
+    )
+    named = [row for row in airports_of("VT") if small_model(f"?: {row['name']}", 1) == "yes"]
+    stage.check("a small model, asked about each name", answer, len(named))
 
 
 def handed_over(chat: Chat) -> None:
@@ -288,7 +303,8 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="byref-demo-") as folder,
         byref.Engine(f"sqlite:///{folder}/demo.db") as engine,
     ):
-        functions = [airports_of, longest_leg]
+        ask = byref.model_function(small_model, name="ask", max_tokens=10, budget_tokens=100_000)
+        functions = [airports_of, longest_leg, ask]
         session = engine.session("demo", model=MODEL, context_window=200_000, functions=functions)
         chat = Chat(session, stage)
         outputs(chat)

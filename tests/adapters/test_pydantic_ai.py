@@ -366,7 +366,7 @@ def test_code_calls_an_agents_tools_through_its_tool_manager(engine: Engine, ten
     by: Any = Byref(engine, session=f"functions {decides}", tenant=tenant, code_functions=["search_*"])
     capabilities = [by, PrepareTools(prepare), *([HandleDeferredToolCalls(approve)] if decides else [])]
     tools: Any = [search_orders, search_text, Tool(search_refund), count]
-    Agent(model, deps_type=str, tools=tools, capabilities=capabilities).run_sync("Go", deps="d")
+    asyncio.run(Agent(model, deps_type=str, tools=tools, capabilities=capabilities).run("Go", deps="d"))
     printed = str(returns(seen[-1])["c1"].content).splitlines()
     assert printed[0] == "3998000" and printed[1] == "$orders 5" and calls == [("d", "search_orders")] * 3
     assert "FunctionError search_orders(): no such region" in printed[2]
