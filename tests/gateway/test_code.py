@@ -101,6 +101,7 @@ def test_the_short_list_stays_and_a_search_finds_the_others_as_functions_of_code
     assert "grown_tool(" in shops.code("print(functions('grown'))")
 
 
+@pytest.mark.slow
 def test_a_client_that_cannot_ask_gets_a_refusal_in_words(place: Place) -> None:
     allow = {"tools": ["north__*", "list_users"], "allow": ["north__who*"]}
     config = place.write({"north": place.shop("north")}, functions=allow)
