@@ -6,12 +6,16 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection, select, update
 
-from byref import Engine, Function, Session, ToolReply
+from byref import ConfigurationError, Engine, Function, Session, ToolReply
 from byref.calling import journal
+from byref.conversation import programs
+from byref.db.tables import CallRow, ProgramRow
 
 journaled = pytest.mark.postgresql("the journal's transactions")
 
@@ -190,3 +194,55 @@ def test_code_that_asks_for_other_calls_than_before_is_told(
     last = session.resume("c1", {pending.id: True})
     assert sorted(made) == sorted(expected), last.text
     assert words in last.text if words else "before" not in last.text, last.text
+
+
+@journaled
+def test_programs_that_nobody_goes_on_with_are_ended(engine: Engine, tenant: str) -> None:
+    functions = [Function("get", lambda: "x" * 10), Function("pay", lambda: 1, approval=True)]
+    session = engine.session("chat", tenant=tenant, functions=functions)
+    [one] = run(session, "get(), pay()").pending
+    write = engine.database.write
+    assert [pending.id for pending in session.pending()] == [one.id]
+    old = datetime.now(UTC) - timedelta(days=programs.OPEN_DAYS + 1)
+
+    def state_of(connection: Connection) -> list[str]:
+        return list(connection.execute(select(ProgramRow.state).where(ProgramRow.tenant == tenant)).scalars())
+
+    def left(connection: Connection) -> int:
+        calls = select(CallRow.id).where(CallRow.tenant == tenant, CallRow.result.is_not(None))
+        return len(connection.execute(calls).all())
+
+    def age(connection: Connection, state: str) -> None:
+        mine = update(ProgramRow).where(ProgramRow.tenant == tenant)
+        connection.execute(mine.values(state=state, owner="", seen_at=old))
+
+    write(lambda connection: age(connection, "waiting"))
+    engine.sweep()
+    assert write(state_of) == ["waiting"] and write(left) == 1
+    write(lambda connection: age(connection, "running"))
+    engine.sweep()
+    assert write(state_of) == ["ended"] and write(left) == 0 and session.pending() == []
+    run(session, "get(), pay()", "c2")
+    assert len(session.pending()) == 1
+    session.end()
+    assert session.pending() == [] and write(left) == 0 and write(state_of) == ["ended", "ended"]
+
+
+def test_a_decision_may_be_made_again_but_not_another(
+    local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def pay(order: int) -> int:
+        made.append(order)
+        return order
+
+    session = local.session("chat", tenant=tenant, functions=[Function.of(pay, approval=True)])
+    [one] = run(session, "pay(1)").pending
+    with monkeypatch.context() as patched:  # the process dies as soon as it has decided
+        patched.setattr(Session, "call", lambda *_arguments, **_options: None)
+        session.resume("c1", {one.id: {"order": 2}})
+    for other in (True, False, {"order": 3}):
+        with pytest.raises(ConfigurationError, match="decided already"):
+            session.resume("c1", {one.id: other})
+    assert session.resume("c1", {one.id: {"order": 2}}).text == "2" and made == [2]

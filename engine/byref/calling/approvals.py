@@ -84,17 +84,19 @@ def decide(scope: Scope, call_id: str, decisions: Mapping[str, Decision]) -> Int
 
 def _decide(connection: Connection, scope: Scope, program: int, id_: str, decision: Decision) -> None:
     mine = CallRow.program_id == program, CallRow.public_id == id_
-    found = connection.execute(select(CallRow.id, CallRow.function, CallRow.state).where(*mine)).one_or_none()
+    columns = (CallRow.id, CallRow.function, CallRow.state, CallRow.changed)
+    found = connection.execute(select(*columns).where(*mine)).one_or_none()
     if found is None:
         raise ConfigurationError(f"decisions: {shown(id_)} is no call of this code")
-    if found.state != "waiting":
-        raise ConfigurationError(
-            f"decisions: the call {shown(id_)} of {found.function} is decided already: {found.state}"
-        )
-    changed = None
-    if isinstance(decision, Mapping):
-        changed = _changed(scope, found.function, decision)
+    changed = _changed(scope, found.function, decision) if isinstance(decision, Mapping) else None
     state = "refused" if decision is False else "approved"
+    if found.state != "waiting":
+        # A host that died since it decided decides again.
+        if (found.state == "refused") == (state == "refused") and found.changed == changed:
+            return
+        raise ConfigurationError(
+            f"decisions: the call {shown(id_)} of {found.function} is decided already, and otherwise: {found.state}"
+        )
     connection.execute(update(CallRow).where(CallRow.id == found.id).values(state=state, changed=changed))
 
 

@@ -24,6 +24,7 @@ from sqlalchemy import BigInteger, Connection, bindparam, func, insert, select, 
 
 from byref.accounting import ledger
 from byref.artifacts.store import batched
+from byref.conversation import programs
 from byref.conversation.scope import Called, Scope
 from byref.db.tables import CallRow, LedgerRow, ProgramRow
 
@@ -190,7 +191,7 @@ def open_program(scope: Scope, start: Start) -> Program:
             if found is not None and _is_running(found):
                 raise UnderWay
             if found is not None and _is_of_an_earlier_turn(connection, scope.row, found):
-                _end(connection, found.id, None)
+                programs.end(connection, found.id, None)
                 found = None
             if found is not None and bytes(found.seed) == start.seed:
                 connection.execute(
@@ -312,12 +313,7 @@ def wait(connection: Connection, program: Program) -> None:
 def commit(connection: Connection, program: Program, step: int | None) -> None:
     """End a program together with its reply's step; raise UnderWay if it was taken over. Results are not needed any more."""
     see(connection, program)
-    _end(connection, program.row, step)
-
-
-def _end(connection: Connection, program: int, step: int | None) -> None:
-    connection.execute(update(ProgramRow).where(ProgramRow.id == program).values(state="ended", arguments=""))
-    connection.execute(update(CallRow).where(CallRow.program_id == program).values(step=step, result=None))
+    programs.end(connection, program.row, step)
 
 
 def give_up(connection: Connection, program: Program) -> None:

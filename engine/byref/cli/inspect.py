@@ -233,6 +233,9 @@ def _show_all(session: Session, options: Namespace) -> None:
         for a in artifacts
     ]
     output.table(("what", "name", "holds", "step", "of"), rows, right=("step",))
+    if waiting := session.pending():
+        names = ", ".join(sorted({one.function for one in waiting}))
+        output.note(f"pending: {len(waiting):,} calls of code wait for approval: {names}")
     if rows and len(rows) == options.limit:
         _note_more(options, artifacts[-1].id if artifacts else bound[-1].name)
 

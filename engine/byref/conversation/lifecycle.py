@@ -24,7 +24,7 @@ from sqlalchemy import (
 from byref.accounting import ledger
 from byref.artifacts import blobs, store, tombstones
 from byref.artifacts.store import Artifact
-from byref.conversation import clearing, room
+from byref.conversation import clearing, programs, room
 from byref.conversation.scope import Scope
 from byref.db import sums
 from byref.db.tables import (
@@ -211,13 +211,14 @@ def delete_artifact(connection: Connection, session_row: int, artifact_row: int)
 
 
 def end(connection: Connection, session_row: int) -> None:
-    """End a session: it accepts nothing more, and `clearing` deletes its variables and its artifacts, except kept ones.
+    """End a session: it accepts nothing more, code of it that was interrupted or waits for an approval never goes on, and `clearing` deletes its variables and its artifacts, except kept ones.
 
     Its ledger stays.
     """
     now = datetime.now(UTC)
     here = SessionRow.id == session_row, SessionRow.ended_at.is_(None)
     connection.execute(update(SessionRow).where(*here).values(ended_at=now, clearing_at=now))
+    programs.end_all(connection, session_row)
 
 
 def sweep(write: clearing.Write, grace: timedelta = GRACE) -> Swept:
@@ -249,9 +250,12 @@ def sweep_batch(write: clearing.Write, grace: timedelta = GRACE, held: set[int] 
     unused: blobs.Sweep = write(lambda connection: blobs.sweep(connection, grace))
     stones = write(lambda connection: tombstones.sweep(connection, blobs.SWEEP_BLOBS))
     answers = write(_expire_answers)
+    ended = write(lambda connection: programs.sweep(connection, blobs.SWEEP_BLOBS))
     sessions = write(_expire_sessions)
     is_clearing = bool(write(clearing.step))
-    is_full = unused.is_full or artifacts >= EXPIRED_AT_ONCE or max(stones, sessions, answers) >= blobs.SWEEP_BLOBS
+    is_full = (
+        unused.is_full or artifacts >= EXPIRED_AT_ONCE or max(stones, sessions, answers, ended) >= blobs.SWEEP_BLOBS
+    )
     gone = Swept(artifacts, bytes_gone + unused.gone, stones, sessions)
     return gone, is_full or is_clearing or len(past) > before
 

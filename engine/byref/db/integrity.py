@@ -238,6 +238,9 @@ def _references() -> Iterator[_Check]:
         pointing,
         "step {step}: artifact {artifact_id} of the same session is not there",
     )
+    program = exists().where(ProgramRow.id == CallRow.program_id, ProgramRow.session_id == CallRow.session_id)
+    calls = select(CallRow.id, CallRow.program_id).where(~program)
+    yield "call without its program", CallRow, calls, "program {program_id} of the same session is not there"
     owner = exists().where(BlobRow.id == FrameRow.blob_id, BlobRow.tenant == FrameRow.tenant)
     frames = select(FrameRow.blob_id, FrameRow.number).where(~owner)
     yield "frame without a blob", FrameRow, frames, "blob {blob_id} of the same tenant is not there"
@@ -416,6 +419,21 @@ def _states() -> Iterator[_Check]:
         exists().where(SessionRow.id == LedgerRow.session_id, SessionRow.ended_at.is_(None)),
     )
     yield "output without its artifact", LedgerRow, lost, "step {step} names data that is gone and did not expire"
+    of_open = exists().where(ProgramRow.id == CallRow.program_id, ProgramRow.state != "ended")
+    ended = exists().where(ProgramRow.id == CallRow.program_id, ProgramRow.state == "ended")
+    calls = select(CallRow.id, CallRow.step).where(of_open, CallRow.step.is_not(None))
+    yield "call of a step", CallRow, calls, "it has step {step}, though its program has not ended"
+    kept = select(CallRow.id, CallRow.public_id).where(ended, CallRow.result.is_not(None))
+    yield "result of an ended program", CallRow, kept, "{public_id}: nobody needs it any more"
+    early = select(CallRow.id, CallRow.state).where(
+        CallRow.state.not_in(("returned", "raised")), or_(CallRow.result.is_not(None), CallRow.artifact_id.is_not(None))
+    )
+    yield "result of no call", CallRow, early, "it is {state}, but has a result"
+    replied = exists().where(
+        LedgerRow.session_id == CallRow.session_id, LedgerRow.step == CallRow.step, LedgerRow.kind == "reply"
+    )
+    calls = select(CallRow.id, CallRow.step).where(CallRow.step.is_not(None), ~replied)
+    yield "call without its reply", CallRow, calls, "step {step} is no reply"
     later = aliased(LedgerRow)
     forward = select(LedgerRow.id, LedgerRow.step).where(
         exists().where(later.session_id == LedgerRow.session_id, later.step == LedgerRow.step, later.id != LedgerRow.id)

@@ -28,6 +28,8 @@ INLINE_SHARE = 0.5
 """Share of `reply_tokens`: a value larger than that becomes a variable instead of being shown."""
 MAX_SHOWN = 5
 SHOWN_CHARS = 200
+REPEATS = 3
+"""How often code that calls functions runs again after its process was killed; code that kills itself does so no more often."""
 STUB_CHARS = 6_000
 """Characters of the functions in the description: about 1,500 tokens."""
 MAX_MODULES = 30
@@ -52,8 +54,10 @@ def _run(scope: Scope, arguments: CodeArguments) -> Answer:
     calls = Calls(scope)
     try:
         execution = runs.run(scope, arguments.code, inline_tokens=inline_tokens, functions=calls)
-        if calls.have_begun and (error := execution.outcome.error) is not None and error.kind == CRASH:
-            # The sandbox was killed. The journal has what the calls returned, so the code may run once more from its beginning.
+        for _ in range(REPEATS):
+            if not calls.have_begun or (error := execution.outcome.error) is None or error.kind != CRASH:
+                break
+            # The sandbox was killed. The journal has what the calls returned, so the code may run again from its beginning.
             calls.settle()
             calls.close()
             calls = Calls(scope)

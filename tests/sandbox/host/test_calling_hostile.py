@@ -613,7 +613,8 @@ def test_a_suspended_run_is_ended_at_once(sandbox: Sandbox) -> None:
     callee = Recorder()
     callee.suspends = True
     began = time.monotonic()
-    outcome = in_jail(sandbox, "write(call(0), line)\ntime.sleep(60)", callee)
+    waits = "write(frame(pack(['call', 0, 'echo', b'{}', False, 1])), line)"
+    outcome = in_jail(sandbox, f"{waits}\ntime.sleep(60)", callee)
     assert outcome.error is not None and outcome.error.kind == SUSPENDED
     assert time.monotonic() - began < 2
     callee.close()

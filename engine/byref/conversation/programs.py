@@ -1,0 +1,41 @@
+"""The end of programs, which are runs of code that call functions of the host (`byref.calling`)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from sqlalchemy import Connection, select, text, update
+
+from byref.db.tables import IS_OPEN, CallRow, ProgramRow
+
+OPEN_DAYS: Final = 7
+"""A program that was interrupted is ended if nobody has gone on with it for so long: by default, artifacts that nobody uses live as
+long."""
+
+
+def end(connection: Connection, program: int, step: int | None) -> None:
+    """End a program with the step of its reply, None if it has none. The results of its calls are not needed any more."""
+    connection.execute(update(ProgramRow).where(ProgramRow.id == program).values(state="ended", arguments=""))
+    connection.execute(update(CallRow).where(CallRow.program_id == program).values(step=step, result=None))
+
+
+def end_all(connection: Connection, session_row: int) -> None:
+    """End all programs of a session that has ended: nobody can go on with them."""
+    here = ProgramRow.session_id == session_row, ProgramRow.state != "ended"
+    for row in connection.execute(select(ProgramRow.id).where(*here)).scalars().all():
+        end(connection, row, None)
+
+
+def sweep(connection: Connection, at_once: int) -> int:
+    """End interrupted programs with which nobody has gone on for `OPEN_DAYS`, and return their number. Their results are dropped.
+
+    Those that wait for an approval stay: they end with their session.
+    """
+    stale = select(ProgramRow.id).where(
+        text(IS_OPEN), ProgramRow.state == "running", ProgramRow.seen_at < datetime.now(UTC) - timedelta(days=OPEN_DAYS)
+    )
+    found = connection.execute(stale.limit(at_once).with_for_update(skip_locked=True)).scalars().all()
+    for row in found:
+        end(connection, row, None)
+    return len(found)
