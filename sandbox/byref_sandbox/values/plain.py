@@ -24,12 +24,12 @@ def is_plain(value: object) -> bool:
 
 
 def is_json(value: object, text: bytes = b"") -> bool:
-    """Whether a value comes back from its JSON as it was. It must be one that has JSON, so that it does not contain itself.
+    """Whether a value comes back from its JSON as it was. Without `text` it must not contain itself.
 
     `text` is that JSON, and saves a second look at most values: NaN and infinities become null as None does, so that without them there
-    are as many nulls as Nones.
+    are as many nulls as Nones. It also bounds the look at a value that contains itself, in place of which the text says something else.
     """
-    nones = _nones_in(value)
+    nones = _nones_in(value, len(text))
     if nones is None:
         return False
     if text and text.count(b"null") == nones:
@@ -38,11 +38,12 @@ def is_json(value: object, text: bytes = b"") -> bool:
     return all(all(map(math.isfinite, some)) for some in floats)
 
 
-def _nones_in(value: object) -> int | None:
-    """Return how often None is in a value; None if it holds anything but plain data."""
-    nones = 0
+def _nones_in(value: object, most: int = 0) -> int | None:
+    """Return how often None is in a value; None if it holds anything but plain data, or more than `most` parts, if that is given."""
+    nones = parts = 0
     for members, kinds in _parts(value):
-        if not kinds <= _KINDS:
+        parts += len(members)
+        if not kinds <= _KINDS or (most and parts > most):
             return None
         if type(None) in kinds:
             nones += members.count(None)
