@@ -662,8 +662,8 @@ class Calls:
         except ByrefError as error:
             words = f"{one.function.name}(): its result cannot be kept: {error}"
             self._came_back(one, None, ("FunctionError", words), usages)
-        except Exception as error:  # noqa: BLE001  an object of the host's that says something wrong of itself
-            words = f"{one.function.name}(): its result, a {type(value).__name__}, cannot be given to code: {one_line(error)}"
+        except BaseException as error:  # noqa: BLE001  an object of the host's that says something wrong of itself
+            words = f"{one.function.name}(): its result, a {type(value).__name__}, cannot be given to code: {_words_of(error)}"
             self._came_back(one, None, ("FunctionError", words), usages)
         else:
             self._came_back(one, made, None, usages)
@@ -866,10 +866,18 @@ def _converted(function: Function, arguments: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+def _words_of(error: BaseException) -> str:
+    """Return an error's text. Its own `__str__` may fail, and without an answer the code would wait until the call's time is over."""
+    try:
+        return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    except BaseException:  # noqa: BLE001  the same
+        return "its text cannot be read"
+
+
 def _error_of(function: Function, error: BaseException) -> tuple[ErrorKind, str]:
     """Return the exception that the code gets: of the same kind where Python has it, else a FunctionError."""
     kind: Any = next((each.__name__ for each in type(error).__mro__ if each.__name__ in _ERROR_KINDS), "FunctionError")
-    words = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    words = _words_of(error)
     if kind == "RuntimeError" and type(error) is not RuntimeError:
         kind = "FunctionError"
     if kind == "FunctionError" and type(error).__name__ not in ("FunctionError", "Exception"):
