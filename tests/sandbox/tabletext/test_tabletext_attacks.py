@@ -141,7 +141,7 @@ def check(text: str, format: str | None = None) -> Recognised | NotATable:
                 assert (value is None) == (not cell or (column.type != "text" and not cell.strip())), (column, cell)
                 assert column.type != "text" or not cell or value == cell
                 assert column.type != "integer" or not value or str(value) == cell.strip()
-                assert not isinstance(value, float) or math.isfinite(value), cell
+                assert not isinstance(value, float) or math.isfinite(value) is True, cell
         fast = arrow.read(again, source)
         if fast is not None and not extra:
             for column, theirs, ours in zip(again.columns, fast.columns, values, strict=True):
