@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from byref.db.tables import SchemaRow
 from byref.describe.learned import merged, of_value
 
 written = pytest.mark.postgresql("the rows of what was learned")
+START = learning.Learning._start
+"""As it is outside of tests: see `learns_when_asked`."""
 ORDERS = [{"id": 1, "who": "Ann", "paid": True}, {"id": 2, "who": None}]
 
 
@@ -80,6 +83,19 @@ def test_outputs_without_news_are_not_written(engine: Engine, tenant: str) -> No
     assert engine.tool_schema("mail", tenant=tenant) == {"type": "string"}
     count = select(func.count()).where(SchemaRow.tenant == tenant)
     assert engine.database.read(lambda c: c.execute(count).scalar()) == 2
+
+
+def test_a_thread_learns_in_the_background(local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning.Learning, "_start", START)
+    monkeypatch.setattr(learning, "PAUSE_SECONDS", 0.01)
+    notes = learning.Learning(local.database.write, in_background=True)
+    count = select(func.count()).where(SchemaRow.tenant == tenant)
+    notes.note(tenant, "get", learning.Sample(b"7"))
+    until = time.monotonic() + 30
+    while not local.database.read(lambda c: c.execute(count).scalar()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    notes.close()
 
 
 def test_a_schema_that_a_host_gives_is_where_learning_begins(local: Engine, tenant: str) -> None:

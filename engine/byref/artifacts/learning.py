@@ -107,11 +107,14 @@ class Learning:
             if len(noted) < MAX_NOTED:
                 noted.append(sample)
             if self._thread is None and self._in_background:
-                thread = threading.Thread(target=self._run, name="byref-learning", daemon=True)
-                # If no thread can be started, or the process is ending, the turn must still succeed.
-                with suppress(RuntimeError):
-                    thread.start()
-                    self._thread = thread
+                self._start()
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name="byref-learning", daemon=True)
+        # If no thread can be started, or the process is ending, the turn must still succeed.
+        with suppress(RuntimeError):
+            thread.start()
+            self._thread = thread
 
     def write(self, tenant: str | None = None) -> None:
         """Learn from all that is noted, or from what is noted of a tenant; raise ByrefError if the database failed."""
