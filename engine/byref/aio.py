@@ -181,6 +181,10 @@ class AsyncEngine:
         about: dict[str, Any] = {"tools": tools, "policy": policy, "functions": functions}
         return await self._call(None, lambda: self._open().tools(format, **about))
 
+    async def tool_schema(self, tool: str, *, tenant: str = "default") -> dict[str, Any] | None:
+        """As `Engine.tool_schema`."""
+        return await self._call(None, lambda: self._open().tool_schema(tool, tenant=tenant))
+
     async def sessions(
         self, tenant: str | None = "default", *, after: str | SessionInfo | None = None, limit: int | None = None
     ) -> list[SessionInfo]:
