@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 
-from byref import ConfigurationError, Engine, Function, Policy, Session, ToolPolicy
+from byref import ConfigurationError, Engine, Function, Policy, Session, ToolPolicy, db
 from byref.artifacts import learning
 from byref.db.tables import SchemaRow
 from byref.describe.learned import merged, of_value
@@ -165,3 +166,24 @@ def test_what_cannot_be_learned_from_is_left_out(local: Engine, tenant: str) -> 
     query = select(SchemaRow.tool).where(SchemaRow.tenant == tenant)
     assert local.database.read(lambda c: c.execute(query).scalars().all()) == ["g"]
     assert learning.of_value({1, 2}) is not None and learning.of_value(object()) is None
+
+
+def test_many_writers_in_a_schema_of_their_own(empty_postgres_url: str, tenant: str) -> None:
+    """What is committed in turn is seen in turn, also where the tables are not in the connection's first schema."""
+    db.upgrade(empty_postgres_url, schema="learned")
+    with Engine(empty_postgres_url, schema="learned", interpreter=None) as engine:
+        tools = [f"tool {each}" for each in range(4)]
+        notes = [learning.Learning(engine.database.write, in_background=False) for _ in tools]
+
+        def teach(each: int) -> None:
+            for number in range(5):
+                notes[each].note(
+                    tenant, tools[each], learning.of_value({f"k{number}": number}) or learning.Sample(b"1")
+                )
+                notes[each].write()
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(teach, range(4)))
+        for tool in tools:
+            schema = engine.tool_schema(tool, tenant=tenant)
+            assert schema is not None and len(schema["properties"]) == 5

@@ -122,7 +122,7 @@ def test_a_budget_is_never_exceeded_by_parallel_calls_of_two_engines(
     budget = 30 * (18 + added)
 
     def opened(one: Engine) -> Session:
-        ask = model_function(model, max_tokens=5, budget_tokens=budget, added_tokens=added)
+        ask = model_function(model, max_tokens=5, budget_tokens=budget)
         return one.session("chat", tenant=tenant, functions=[ask])
 
     url = engine.database.engine.url.render_as_string(hide_password=False)

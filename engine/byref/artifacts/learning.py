@@ -20,8 +20,10 @@ from weakref import WeakSet
 
 import msgspec
 import zstandard
-from blake3 import blake3
-from sqlalchemy import Connection, delete, func, insert, select, text
+from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import ExecutableDDLElement
+from sqlalchemy.sql.compiler import DDLCompiler
 
 from byref.artifacts.store import pack_schema
 from byref.db.tables import SchemaRow
@@ -212,15 +214,22 @@ def _schema_of(sample: Sample) -> dict[str, Any] | None:
         return None
 
 
+class _OneWriter(ExecutableDDLElement):
+    """Until the transaction ends, nobody else adds rows: so none becomes visible after one with a greater id."""
+
+
+@compiles(_OneWriter)
+def _lock_table(_element: _OneWriter, compiler: DDLCompiler, **_options: object) -> str:
+    return f"LOCK TABLE {compiler.preparer.format_table(SchemaRow.__table__)} IN SHARE ROW EXCLUSIVE MODE"
+
+
 def _add(connection: Connection, key: Key, schemas: list[dict[str, Any]], outputs: int) -> dict[str, Any]:
     """Merge schemas into the newest one of a tool, and return what it is then."""
     from byref.describe.learned import merged
 
     tenant, tool = key
     if connection.dialect.name == "postgresql":
-        # One at a time writes for a tenant, so that no row becomes visible after one with a greater id.
-        lock = int.from_bytes(blake3(f"byref schemas {tenant}".encode()).digest()[:8], "big", signed=True)
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": lock})
+        connection.execute(_OneWriter())
     newest = _newest(connection, tenant, [tool], None).get(tool)
     before, count = ({}, 0) if newest is None else newest
     made = merged([*([before] if newest is not None else []), *schemas])

@@ -358,7 +358,7 @@ def admitted(
     """
     known = _remembered(connection, scope.tenant, {one.digest for one in asks if one.digest is not None})
     bounded = {one.function.name for one in asks if one.function.budget_tokens is not None}
-    spent, held, dearest = _spent(connection, scope.row, program, bounded) if bounded else ({}, {}, {})
+    accounts = _accounts(connection, scope.row, program, bounded) if bounded else {}
     at_it = dict(under_way)
     leaders = set(leading)
     verdicts: list[Verdict] = []
@@ -370,27 +370,16 @@ def admitted(
         if one.digest is not None and one.digest in leaders:
             verdicts.append("follow")
             continue
-        # What the host's function adds to a prompt is known to this process from its first answer on. Until then it makes one call at a
-        # time, and takes it for as dear as the dearest of the session. `has_answered` is set after `extra`, and read before it.
+        # Read before `most`: `has_answered` is set after `extra`.
         is_known = one.function.seen.has_answered
         most = one.function.most(one.arguments)
         if budget is not None:
-            if not is_known:
-                most = max(most, dearest.get(name, 0))
-            has_room = spent.get(name, 0) + most <= budget and (is_known or not at_it.get(name))
-            if not has_room:
-                is_held = spent.get(name, 0) - held.get(name, 0) + most <= budget and held.get(name, 0) > 0
-                verdicts.append(
-                    Full()
-                    if is_held
-                    else Spent(
-                        f"{name}() was not called: it may use {budget:,} tokens in this conversation, "
-                        "and this call might use more than is left"
-                    )
-                )
+            account = accounts.setdefault(name, _Account())
+            refusal = account.refusal(one.function, most, budget, is_known=is_known, is_first=not at_it.get(name))
+            if refusal is not None:
+                verdicts.append(refusal)
                 continue
-            spent[name] = spent.get(name, 0) + most
-            held[name] = held.get(name, 0) + most
+            most = account.reserve(most, is_known=is_known)
         at_it[name] = at_it.get(name, 0) + 1
         if one.digest is not None:
             leaders.add(one.digest)
@@ -413,25 +402,69 @@ def _remembered(connection: Connection, tenant: str, digests: Collection[bytes])
     return found
 
 
-def _spent(
-    connection: Connection, session_row: int, program: int, names: Collection[str]
-) -> tuple[dict[str, int], ...]:
-    """Return the tokens that functions have used or reserved in a session, those that are reserved, and those of the dearest call."""
-    is_alive = (ProgramRow.id == program) | budgets.is_running()
-    is_held = (CallRow.state == "begun") & is_alive
+@dataclass(slots=True)
+class _Account:
+    """What the calls of a function have used of a session's budget, in tokens.
+
+    What the host's function adds to a prompt is known to a process from its first answer on. Until then it makes one call at a time, and
+    takes it for as much dearer than its prompt as the dearest of the session was in all; where none has come back, it makes none beside
+    others. Calls of other processes may have been reserved by one that did not know it: they count as if they were.
+    """
+
+    spent: int = 0
+    """Used or reserved."""
+    held: int = 0
+    """Of these, reserved by calls under way."""
+    others: int = 0
+    """Calls under way in other runs."""
+    dearest: int = 0
+    """Used by the dearest call."""
+
+    def refusal(
+        self, function: ModelFunction, most: int, budget: int, *, is_known: bool, is_first: bool
+    ) -> Full | Spent | None:
+        """Return why a call cannot be made now, or at all."""
+        added = function.seen.extra if is_known else self.dearest
+        most = self._most(most, is_known=is_known)
+        is_alone = self.held == 0 if self.dearest == 0 else is_first
+        if self.spent + self.others * added + most <= budget and (is_known or is_alone):
+            return None
+        if self.held > 0 and self.spent - self.held + most <= budget:
+            return Full()
+        return Spent(
+            f"{function.name}() was not called: it may use {budget:,} tokens in this conversation, "
+            "and this call might use more than is left"
+        )
+
+    def reserve(self, most: int, *, is_known: bool) -> int:
+        """Reserve what a call may use, and return it."""
+        most = self._most(most, is_known=is_known)
+        self.spent += most
+        self.held += most
+        return most
+
+    def _most(self, most: int, *, is_known: bool) -> int:
+        return most if is_known else most + self.dearest
+
+
+def _accounts(connection: Connection, session_row: int, program: int, names: Collection[str]) -> dict[str, _Account]:
+    is_held = (CallRow.state == "begun") & ((ProgramRow.id == program) | budgets.is_running())
     query = (
         select(
             CallRow.function,
             func.sum(CallRow.spent_tokens).label("spent"),
             func.sum(case((is_held, CallRow.spent_tokens), else_=0)).label("held"),
+            func.sum(case((is_held & (ProgramRow.id != program), 1), else_=0)).label("others"),
             func.max(case((CallRow.state == "returned", CallRow.spent_tokens), else_=0)).label("dearest"),
         )
         .join(ProgramRow, ProgramRow.id == CallRow.program_id)
         .where(CallRow.session_id == session_row, CallRow.function.in_(names))
         .group_by(CallRow.function)
     )
-    rows = connection.execute(query).all()
-    return tuple({row.function: int(getattr(row, of)) for row in rows} for of in ("spent", "held", "dearest"))
+    return {
+        row.function: _Account(int(row.spent), int(row.held), int(row.others), int(row.dearest))
+        for row in connection.execute(query)
+    }
 
 
 def usages_of(scope: Scope, function: ModelFunction, answered: Answered) -> list[Usage]:
