@@ -6,11 +6,14 @@ import csv
 import io
 import json
 import random
+import re
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from byref import Engine, Policy, Session
+from byref.content import tables
 
 NAMES = ["id", "name", "city", "price", "day", "paid", "note"]
 
@@ -289,3 +292,36 @@ def test_ragged_rows_of_a_long_table_are_counted_and_told(session: Session) -> N
     assert isinstance(value, list) and len(value) == 9_000
     assert [row["extra"] for row in value if "extra" in row] == [["more"]] * 30
     assert sum(row["note"] is None for row in value) == 30
+
+
+@pytest.mark.parametrize("dialect", ["commas", "bars"])
+def test_facts_of_a_long_table_are_of_all_its_cells(session: Session, dialect: str) -> None:
+    rows = orders(9_000)
+    rows[4_321]["price"], rows[4_322]["price"], rows[1_234]["city"], rows[5_678]["day"] = (
+        -77.25,
+        4e6,
+        None,
+        "2031-12-31",
+    )
+    text = written(rows, **DIALECTS[dialect])
+    assert len(text) > tables.WHOLE_BYTES
+    cities = Counter(row["city"] for row in rows if row["city"]).most_common()
+    envelope = session.process(text, tool="get_orders").envelope
+    assert envelope is not None
+    assert envelope["values"]["$[]"] == {
+        "city": ", ".join(f"{city} {count:,}" for city, count in cities) + ", null 1",
+        "note": "said nothing 4,500, 'left, at the\\ndoor' 2,250, null 2,250",
+        "day": "dates 2026-01-01 to 2031-12-31",
+        "price": [-77.25, 4e6],
+        "id": [1, 9_000],
+        "paid": "false 6,000, true 3,000",
+    }
+
+
+def test_facts_of_a_longer_table_say_of_how_many_records_they_are(session: Session) -> None:
+    text = "\n".join(["id,city,note", *(f"{n},{('Oslo', 'Rome')[n % 2]},{'x' * 80}{n}" for n in range(50_000))])
+    assert len(text) > tables.SUMMARISED_BYTES
+    envelope = session.process(text, tool="get_orders").envelope
+    assert envelope is not None
+    [(path, facts)] = envelope["values"].items()
+    assert re.fullmatch(r"\$\[\], of a sample of [\d,]+", path) and facts["city"].startswith(("Oslo", "Rome"))

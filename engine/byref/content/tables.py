@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from byref.content.blocks import NO_JSON, Block
+from byref.content.summaries import summaries
 from byref.describe.nodes import BOOLEAN, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, merge
 from byref.describe.rows import Rows
 from byref.describe.schema import infer
@@ -18,6 +19,8 @@ from byref_sandbox.tabletext.result import Table
 
 WHOLE_BYTES: Final = 1 << 18
 """Bytes of a text up to which all records are looked at; of a longer one, the first, the last and some between."""
+SUMMARISED_BYTES: Final = 1 << 22
+"""Bytes of a text up to which the facts that are stated of a column are of all its cells; of a longer one, of the records that were looked at."""
 _END_BYTES: Final = 1 << 15
 """Bytes of records at each end of a longer one."""
 _SAMPLES: Final = 32
@@ -121,8 +124,31 @@ def _rows(source: bytes, table: Table, read_as: reading.Table) -> list[dict[str,
     if odd:
         node = merge([node, infer(odd, plain=True).node.items or Node()])
         node.is_sampled = True
+    known = (
+        summaries(read_as, source, _telling(table, [*head, *samples, *tail])) if len(source) <= SUMMARISED_BYTES else {}
+    )
     sizes = {len(record) for record in (*head, *samples, *tail, *odd)}
-    return Rows(table.rows, head, tail, samples, kind_of(head[0]) if len(sizes) == 1 else "object", node, folded=False)
+    return Rows(
+        table.rows,
+        head,
+        tail,
+        samples,
+        kind_of(head[0]) if len(sizes) == 1 else "object",
+        node,
+        folded=False,
+        summaries=known,
+    )
+
+
+def _telling(table: Table, records: list[dict[str, Any]]) -> list[str]:
+    """Return the columns of which something may be said that is true of all cells: of texts, those that are few."""
+    return [
+        name
+        for name, type_ in zip(table.names, table.types, strict=True)
+        if type_.name not in ("text", "empty")
+        or type_.nullable
+        or 2 * len({record[name] for record in records}) <= len(records)
+    ]
 
 
 def _node(table: Table, rows: int) -> Node:

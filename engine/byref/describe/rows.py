@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from byref.describe.nodes import Node
     from byref.describe.paths import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What all values of a member are, in every element that has it."""
+
+    count: int
+    nulls: int
+    counts: Mapping[Any, int] | None = None
+    """How often each value occurs that is not null; None if there are many."""
+    range: tuple[Any, Any] | None = None
+    """The least and the greatest number, or the first and the last date or time; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -33,6 +45,8 @@ class Rows:
     parsed; None if that is unknown."""
     ids: tuple[str, frozenset[Any]] | None = None
     """A member that tells the elements apart, and its values in all of them; None if no such member is known."""
+    summaries: Mapping[str, Summary] = field(default_factory=dict)
+    """What all values of some members are, by their names."""
 
     def __len__(self) -> int:
         return self.length

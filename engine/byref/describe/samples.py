@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from byref.describe.maps import as_map
 from byref.describe.nodes import NULL, OBJECT, Node
 from byref.describe.paths import ITEM, KEY, Path, Step
-from byref.describe.rows import Rows
+from byref.describe.rows import Rows, Summary
 
 CONTAINERS: Final = (dict, list, Rows)
 _LEVELS: Final = 40
@@ -88,6 +88,14 @@ class Place:
     def has_names(self) -> bool:
         """Whether some of the keys that lead to the values are names of fields, beside others that are data."""
         return self.step is KEY and self.parent is not None and bool(self.parent.node.members)
+
+    @property
+    def summary(self) -> Summary | None:
+        """What all values are, if that is known though only some of them are in memory."""
+        if self.parent is None or self.parent.parent is None or not isinstance(self.step, str):
+            return None
+        above = self.parent.parent.values
+        return above[0].summaries.get(self.step) if len(above) == 1 and type(above[0]) is Rows else None
 
     @property
     def cost(self) -> float:

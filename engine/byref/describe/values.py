@@ -21,7 +21,7 @@ from byref.describe.jsontext import encodable
 from byref.describe.nodes import BOOLEAN, INTEGER, STRING, Node
 from byref.describe.nodes import places as places_of
 from byref.describe.paths import ITEM, KEY, Each, Path, written
-from byref.describe.rows import Rows
+from byref.describe.rows import Rows, Summary
 from byref.describe.samples import Place, Sample, Work, places
 
 _LEAST_WORK: Final = 1_300_000
@@ -271,7 +271,14 @@ class _Reading:
         kept = self._work.left * (1 - _SAMPLING)
         self._work.left -= kept
         for place in places(value, node, self._work):
-            if len(place.values) >= _FEWEST and (said := _said(place, place.values, place.sample)) is not None:
+            summary = place.summary
+            said = None if summary is None else _said_of_all(place, summary)
+            if (said is None or said.stated is None) and len(place.values) >= _FEWEST:
+                some = _said(
+                    place, place.values, place.sample
+                )  # how texts are written tells more than that some are null
+                said = some if said is None or (some is not None and some.stated is not None) else said
+            if said is not None:
                 self._columns[place.path] = said
                 self._work.left -= _SAID
             if place.node.rest is not None and len(place.node.members) < len(place.node.rest_keys):
@@ -436,18 +443,46 @@ def _said(place: Place, values: Sequence[Any], sample: Sample | None) -> _Column
         _say_texts(column, present)
     elif bool in types:
         column.each = _SEEN_BOOL
-        true = present.count(True)
-        few = sorted((("true", true), ("false", len(present) - true)), key=lambda one: -one[1])
-        column.say(_counts(dict(few)) if 0 < true < len(present) else f"always {few[0][0]}", _BOOLEANS)
+        _say_truths(column, present.count(True), len(present))
     elif "num" in words:
         _say_numbers(column, present, has_floats=float in types)
     elif list in types:
         _say_lengths(column, [len(one) for one in present])
-    if nulls and types:
-        has_more = column.stated is not None or column.rest
-        column.rest.append(f"null {nulls:,}" if has_more else f"null {nulls:,} of {len(values):,}")
-        column.worth = max(column.worth, _NULLS)
+    if types:
+        _say_nulls(column, nulls, len(values))
     return column if column.worth or column.present else None
+
+
+def _say_truths(column: _Column, true: int, total: int) -> None:
+    few = sorted((("true", true), ("false", total - true)), key=lambda one: -one[1])
+    column.say(_counts(dict(few)) if 0 < true < total else f"always {few[0][0]}", _BOOLEANS)
+
+
+def _say_nulls(column: _Column, nulls: int, total: int) -> None:
+    if nulls:
+        has_more = column.stated is not None or column.rest
+        column.rest.append(f"null {nulls:,}" if has_more else f"null {nulls:,} of {total:,}")
+        column.worth = max(column.worth, _NULLS)
+
+
+def _said_of_all(place: Place, summary: Summary) -> _Column | None:
+    """Return what there is to say of a column of which not all values are in memory, but what they are is known; None if that is nothing."""
+    column = _Column(place, (), None)
+    counts, present = summary.counts, summary.count - summary.nulls
+    if not present:
+        return None
+    if counts is not None and place.node.kinds & BOOLEAN:
+        _say_truths(column, counts.get(True, 0), present)
+    elif summary.range is not None and type(summary.range[0]) is str:
+        if (form := format_of(summary.range)) is not None:
+            column.say(form.stated, _FORMATS[form.kind])
+    elif summary.range is not None:
+        few = counts if counts is not None and 2 * len(counts) <= present else None
+        _say_range(column, *summary.range, few)
+    elif counts is not None and 2 * len(counts) <= present:
+        _say_words(column, Counter(counts))
+    _say_nulls(column, summary.nulls, summary.count)
+    return column if column.worth else None
 
 
 def _say_lengths(column: _Column, lengths: Sequence[int]) -> None:
@@ -523,21 +558,27 @@ def _say_numbers(column: _Column, numbers: Sequence[Any], *, has_floats: bool) -
         column.may_be_unique = len(numbers) == len(column.values) and _are_unique(numbers)
         column.each = _SEEN_MANY if column.may_be_unique else _SEEN
     least, greatest = min(numbers), max(numbers)
-    if not -_LARGEST < least <= greatest < _LARGEST:
-        return
     counts = _few(numbers) if len(set(numbers[: 4 * _FEW_NUMBERS])) <= _FEW_NUMBERS else None
+    is_epoch = _say_range(column, least, greatest, counts)
+    column.is_range_of_keys = not is_epoch and column.may_be_unique and greatest - least > 100 * len(numbers)
+
+
+def _say_range(column: _Column, least: float, greatest: float, counts: Mapping[float, int] | None) -> bool:
+    """State the few numbers that there are, or the least and the greatest; return whether they are times."""
+    if not -_LARGEST < least <= greatest < _LARGEST:
+        return False
     name = next((step for step in reversed(column.place.path) if isinstance(step, str)), "")
     if (days := epoch(name, least, greatest)) is not None:
         column.say(days, _EPOCH)
     elif least == greatest:
         column.say(f"always {least!r}", _CONSTANT)
     elif counts is not None and len(counts) <= _FEW_NUMBERS and all(_number(number)[0] != "~" for number in counts):
-        column.say(_counts({_number(number): count for number, count in counts.most_common()}), _RANGE)
+        column.say(_counts({_number(number): count for number, count in Counter(counts).most_common()}), _RANGE)
     elif all(len(repr(number)) <= 9 for number in (least, greatest)):
         column.say([least, greatest], _RANGE)
     else:
         column.say(f"{_number(least)} to {_number(greatest)}", _RANGE)
-    column.is_range_of_keys = days is None and column.may_be_unique and greatest - least > 100 * len(numbers)
+    return days is not None
 
 
 def _few(values: Sequence[Any]) -> Counter[Any] | None:

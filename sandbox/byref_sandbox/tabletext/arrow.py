@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Collection
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,8 +20,11 @@ _MAX_COLUMNS: Final = 200
 longer to find some the more pieces there are: a second for 300 columns of 600 days, more than ten for 1,000 of 200."""
 
 
-def read(table: Table, source: bytes) -> Any:
-    """Return a table as Arrow's, with dates as texts in ISO 8601; None where its rows have to be read one by one."""
+def read(table: Table, source: bytes, only: Collection[str] | None = None) -> Any:
+    """Return a table as Arrow's, with dates as texts in ISO 8601; None where its rows have to be read one by one.
+
+    `only` names the columns that are wanted, if these are not all.
+    """
     if not isinstance(table.how, Delimited) or len(table.columns) > _MAX_COLUMNS:
         return None
     dialect, spans = table.how.dialect, table.how.spans
@@ -37,6 +41,7 @@ def read(table: Table, source: bytes) -> Any:
     if dialect.newline == "\n" and _has_carriage_return_at_a_row_end(part, dialect.quote):
         return None
     names = [column.name for column in table.columns]
+    wanted = [column for column in table.columns if only is None or column.name in only]
     commas = {column.notation == "1,5" for column in table.columns if column.type == "number"}
     if len(commas) > 1:
         return None
@@ -51,6 +56,7 @@ def read(table: Table, source: bytes) -> Any:
                 ignore_empty_lines=False,
             ),
             convert_options=csv.ConvertOptions(
+                include_columns=[column.name for column in wanted],
                 column_types={column.name: _TYPES.get(column.type, pa.string()) for column in table.columns},
                 null_values=[""],
                 true_values=TRUE,
@@ -66,12 +72,12 @@ def read(table: Table, source: bytes) -> Any:
         return None
     # Each change of an Arrow table copies the list of its columns: all are changed at once.
     columns = found.columns
-    for at, column in enumerate(table.columns):
+    for at, column in enumerate(wanted):
         if column.type == "empty":  # there may be blanks
             columns[at] = pa.nulls(len(found), pa.string())
         elif column.type in DATES:
             columns[at] = _iso(columns[at], ORDERS.get(column.notation))
-    return pa.table(columns, names)
+    return pa.table(columns, found.column_names)
 
 
 def _has_carriage_return_at_a_row_end(records: memoryview, quote: str | None) -> bool:
