@@ -10,7 +10,7 @@ import importlib
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -68,8 +68,8 @@ def engine() -> Iterator[Engine]:
 def make(engine: Engine, request: pytest.FixtureRequest) -> Callable[..., Driver]:
     """Make a driver whose tenants are this test's own."""
 
-    def made(name: str, policy: Policy | None = None, *, on: Engine = engine) -> Driver:
-        return of(name)(on, policy, prefix=f"{request.node.name} ")
+    def made(name: str, policy: Policy | None = None, *, on: Engine = engine, code: Sequence[str] = ()) -> Driver:
+        return of(name)(on, policy, prefix=f"{request.node.name} ", code_functions=code)
 
     return made
 
@@ -111,6 +111,45 @@ def test_a_big_output_is_a_reference_that_byrefs_tools_and_the_hosts_follow(
         assert session.explain("call_0_0").route == "variables"
         entry = next(one for one in session.ledger() if one.call_id == "call_1_1" and one.kind == "output")
         assert json.loads(entry.arguments or "") == arguments
+
+
+CODE = """
+import asyncio
+found = await asyncio.gather(*[search_orders(r, limit=2_000) for r in ("EU", "US")])
+print(sum(o["total"] for orders in found for o in orders))
+for work in (lambda: search_orders("nowhere"), lambda: search_orders(5), lambda: refund([1])):
+    try:
+        work()
+    except Exception as error:
+        print(type(error).__name__, " ".join(str(error).split()))
+"""
+
+
+@pytest.mark.parametrize("name_mode", [mode for mode in MODES if not mode.endswith("stream") and mode != "mcp-async"])
+def test_code_calls_the_hosts_tools_that_a_pattern_names(make: Callable[..., Driver], name_mode: str) -> None:
+    def search_orders(region: str, limit: int = 3) -> list[dict[str, Any]]:
+        """Find orders of a region."""
+        if region == "nowhere":
+            raise ValueError("no such region")
+        return [{"region": region, "total": n} for n in range(limit)]
+
+    async def asearch_orders(region: str, limit: int = 3) -> list[dict[str, Any]]:
+        """Find orders of a region."""
+        return search_orders(region, limit)
+
+    asearch_orders.__name__ = "search_orders"
+    name, _, mode = name_mode.partition("-")
+    by = make(name, code=["search_*"])
+    talk = Talk([search_orders if mode == "sync" else asearch_orders, refund], [[("code_interpreter", {"code": CODE})]])
+    heard = by.ran(talk, mode)
+    total, own, misfit, unnamed = heard["call_0_0"].text.splitlines()
+    assert total == "3998000" and "no such region" in own
+    assert misfit.startswith("ValueError search_orders()") and unnamed.startswith("NameError")
+    assert heard.answer == "Done." and set(heard.reads) == {"call_0_0"}
+    kinds = [
+        (entry.kind, entry.tool) for entry in by.session(talk).ledger() if entry.kind in ("call", "output", "reply")
+    ]
+    assert kinds == [*[("call", "search_orders")] * 3, ("reply", "code_interpreter")]
 
 
 SMALL: dict[str, Any] = {

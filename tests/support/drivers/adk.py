@@ -70,7 +70,12 @@ class ADK(Driver):
     answers_errors = True
 
     def adapter(self) -> ByrefPlugin:
-        return ByrefPlugin(self.engine, tenant=lambda app, user: f"{self.prefix}{user}", policy=self.policy)
+        return ByrefPlugin(
+            self.engine,
+            tenant=lambda app, user: f"{self.prefix}{user}",
+            policy=self.policy,
+            code_functions=self.code_functions,
+        )
 
     def session_name(self, talk: Any) -> str:
         return session_name("shop", talk.user, talk.name)

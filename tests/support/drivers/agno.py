@@ -81,7 +81,12 @@ class Agno(Driver):
     ends_runs = False
 
     def adapter(self) -> ByrefTools:
-        return ByrefTools(self.engine, tenant=lambda context: f"{self.prefix}{context.user_id}", policy=self.policy)
+        return ByrefTools(
+            self.engine,
+            tenant=lambda context: f"{self.prefix}{context.user_id}",
+            policy=self.policy,
+            code_functions=self.code_functions,
+        )
 
     def picture(self, data: bytes, text: str) -> Any:
         return ToolResult(content=text, images=[Image(content=data)])

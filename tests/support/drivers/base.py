@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -90,8 +90,15 @@ class Driver(ABC):
     goes_on_ended: ClassVar[bool] = True
     """Whether a run is answered to its end though its conversation has ended."""
 
-    def __init__(self, engine: Engine, policy: Policy | None = None, *, prefix: str = "") -> None:
-        self.engine, self.policy, self.prefix = engine, policy, prefix
+    def __init__(
+        self,
+        engine: Engine,
+        policy: Policy | None = None,
+        *,
+        prefix: str = "",
+        code_functions: Sequence[str] = (),
+    ) -> None:
+        self.engine, self.policy, self.prefix, self.code_functions = engine, policy, prefix, code_functions
         self.by = self.adapter()
 
     @abstractmethod

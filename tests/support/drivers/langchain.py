@@ -87,7 +87,10 @@ class LangChain(Driver):
 
     def adapter(self) -> ByrefMiddleware:
         return ByrefMiddleware(
-            self.engine, tenant=lambda runtime: f"{self.prefix}{runtime.context}", policy=self.policy
+            self.engine,
+            tenant=lambda runtime: f"{self.prefix}{runtime.context}",
+            policy=self.policy,
+            code_functions=self.code_functions,
         )
 
     def picture(self, data: bytes, text: str) -> Any:

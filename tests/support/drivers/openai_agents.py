@@ -46,6 +46,7 @@ class OpenAIAgents(Driver):
             tenant=lambda run: f"{self.prefix}{run.context.user}",
             policy=self.policy,
             model=MODEL,
+            code_functions=self.code_functions,
         )
 
     def picture(self, data: bytes, text: str) -> Any:

@@ -19,7 +19,12 @@ class PydanticAI(Driver):
     """One capability for all agents."""
 
     def adapter(self) -> Byref[Any]:
-        return Byref(self.engine, tenant=lambda ctx: f"{self.prefix}{ctx.deps}", policy=self.policy)
+        return Byref(
+            self.engine,
+            tenant=lambda ctx: f"{self.prefix}{ctx.deps}",
+            policy=self.policy,
+            code_functions=self.code_functions,
+        )
 
     def picture(self, data: bytes, text: str) -> Any:
         return [BinaryContent(data, media_type="image/png"), text]

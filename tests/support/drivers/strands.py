@@ -67,6 +67,7 @@ class Strands(Driver):
             session=lambda agent: agent.state.get("chat"),
             tenant=lambda agent: f"{self.prefix}{agent.state.get('user')}",
             policy=self.policy,
+            code_functions=self.code_functions,
         )
 
     def picture(self, data: bytes, text: str) -> Any:

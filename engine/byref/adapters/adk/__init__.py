@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from byref.adapters.common import lenient
 from byref.adapters.common.conversations import Conversations, Name, callers
 from byref.adapters.common.extras import missing
+from byref.adapters.common.functions import CodeFunctions, session_with
 from byref.content import formats, media, to_block
 from byref.content.media import Media
 from byref.conversation.result import Result, ToolReply, sendable
 from byref.engine import Engine
 from byref.errors import ToolError
+from byref.functions import Function
 from byref.policy import Policy
 from byref.session import Session
+from byref.tools.code import CODE_INTERPRETER
 from byref_sandbox import jsontext
 
 try:
@@ -31,6 +35,7 @@ try:
     from google.adk.tools.tool_context import ToolContext
     from google.genai import types
 
+    from byref.adapters.adk import code
     from byref.adapters.adk.artifacts import ByrefArtifactService, Tenant, session_name, tenant_name
     from byref.adapters.adk.schemas import schema_of, shown
 except ImportError as error:
@@ -60,6 +65,10 @@ class ByrefPlugin(BasePlugin):
     the user's id. `policy` and `model` are those of `Engine.session`; the default model is the agent's. With `answer_errors` a
     tool's exception becomes its error reply; otherwise ADK raises it.
 
+    `code_functions` are patterns of names (`["search_*"]`): code of `code_interpreter` may call those tools of the agent as
+    functions. The calls go through ADK, with the callbacks of plugins and of the agent. A tool that asks for confirmation is refused
+    in code, and the model told to call the tool itself.
+
     Raises ConfigurationError if `engine` is not a `byref.Engine`. During a run ADK raises RuntimeError from:
         StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
     """
@@ -73,10 +82,12 @@ class ByrefPlugin(BasePlugin):
         policy: Policy | None = None,
         model: str | None = None,
         answer_errors: bool = True,
+        code_functions: Sequence[str] = (),
         name: str = "byref",
     ) -> None:
         super().__init__(name)
         self._conversations = Conversations(engine, policy)
+        self._code = CodeFunctions(code_functions)
         self._session, self._tenant, self._model, self._answer_errors = session, tenant, model, answer_errors
         self._instructions: dict[str, list[str]] = {}
         self._leaders: dict[str, str | None] = {}
@@ -96,8 +107,14 @@ class ByrefPlugin(BasePlugin):
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Show that arguments may be references, offer byref's tools, and add the instructions of trusted tools."""
         if llm_request.tools_dict:
+            functions = (
+                self._code.of(code.tools_of(_others(llm_request.tools_dict.values()), None)) if self._code else ()
+            )
             llm_request.config.tools = [shown(tool) for tool in llm_request.config.tools or []]
-            llm_request.append_tools([tool for tool in self._tools if tool.name not in llm_request.tools_dict])
+            own: list[BaseTool] = [
+                tool.showing(functions) for tool in self._tools if tool.name not in llm_request.tools_dict
+            ]
+            llm_request.append_tools(own)
         if texts := self._instructions.get(callback_context.invocation_id):
             llm_request.append_instructions(list(texts))
 
@@ -116,6 +133,9 @@ class ByrefPlugin(BasePlugin):
     ) -> dict[str, Any] | None:
         """Replace references in the arguments, in place; a mistake in one becomes the answer to the call."""
         if isinstance(tool, _Tool) or type(tool) is BaseTool:  # ADK makes a BaseTool for a name that no tool has
+            return None
+        if code.called(tool_context) is not None:
+            callers.set((*callers.get(), self._named(tool_context)[0]))
             return None
         name, model = self._named(tool_context)
 
@@ -144,6 +164,9 @@ class ByrefPlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> dict[str, Any] | None:
         """Replace a big result by what the model is to read; leave alone a result that passes whole."""
+        if (in_code := code.called(tool_context)) is not None:
+            in_code.output = result
+            return None
         if result is None or isinstance(result, Read | types.FunctionResponse):
             return None
         is_error = isinstance(result, dict) and result.keys() == {"error"}
@@ -155,6 +178,8 @@ class ByrefPlugin(BasePlugin):
         """Answer a call with the exception that its tool raised."""
         if not self._answer_errors or not isinstance(error, Exception) or type(tool) is BaseTool:
             return None
+        if code.called(tool_context) is not None:
+            return None  # an exception in the code
         return await asyncio.to_thread(self._read, tool, tool_args, tool_context, error, True)
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
@@ -189,8 +214,22 @@ class ByrefPlugin(BasePlugin):
             self._leaders[context.invocation_id] = None
         return self._leaders.setdefault(context.invocation_id, branch) == branch
 
-    def _own(self, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolReply:
+    async def _functions(self, context: ToolContext) -> tuple[Function, ...]:
+        """Return the functions for one call of code_interpreter."""
+        agent: Any = context.get_invocation_context().agent
+        return self._code.of(code.tools_of(_others(await agent.canonical_tools(context)), context))
+
+    def _own(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        context: ToolContext,
+        functions: Sequence[Function],
+        loop: AbstractEventLoop,
+    ) -> ToolReply:
         session = self._conversations.opened(*self._named(context))
+        if session is not None and functions:
+            session = session_with(session, functions, loop)
         return self._conversations.call(session, tool, arguments, context.function_call_id)
 
     def _read(
@@ -228,11 +267,28 @@ class _Tool(BaseTool):
         super().__init__(name=definition["name"], description=definition["description"])
         self._plugin, self._definition = plugin, definition
 
+    def showing(self, functions: Sequence[Function]) -> _Tool:
+        """Return it with a description that shows functions, if it is code_interpreter."""
+        if not functions or self.name != CODE_INTERPRETER.name:
+            return self
+        texts = {one["name"]: one["description"] for one in self._plugin._conversations.tools(None, functions)}
+        return _Tool(self._plugin, {**self._definition, "description": texts[self.name]})
+
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(**self._definition)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Read:
-        return await asyncio.to_thread(lambda: _response(self._plugin._own(self.name, args, tool_context), []))
+        plugin, loop = self._plugin, asyncio.get_running_loop()
+        has_functions = bool(plugin._code) and self.name == CODE_INTERPRETER.name
+        functions = await plugin._functions(tool_context) if has_functions else ()
+        return await asyncio.to_thread(
+            lambda: _response(plugin._own(self.name, args, tool_context, functions, loop), [])
+        )
+
+
+def _others(tools: Iterable[BaseTool]) -> list[BaseTool]:
+    """Return the tools that are not byref's own."""
+    return [tool for tool in tools if not isinstance(tool, _Tool)]
 
 
 def _outermost(context: CallbackContext) -> CallbackContext:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from asyncio import AbstractEventLoop
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from inspect import isasyncgen, iscoroutinefunction, isgenerator
 from typing import Any
 
 from byref.adapters.common import lenient
 from byref.adapters.common.conversations import NOBODY, Conversations, Name, joined, named
 from byref.adapters.common.extras import missing
+from byref.adapters.common.functions import CodeFunctions, session_with
 from byref.adapters.common.instructions import Instructions
 from byref.conversation.lifecycle import check_id
 from byref.conversation.result import sendable
@@ -20,6 +23,7 @@ from byref.engine import Engine
 from byref.errors import ByrefError, StorageFailure, ToolError
 from byref.policy import Policy
 from byref.session import Session
+from byref.tools.code import CODE_INTERPRETER
 from byref.usage import Usage
 
 try:
@@ -33,6 +37,8 @@ try:
     from agno.tools.function import FunctionCall, ToolResult
 except ImportError as error:
     raise missing("byref.adapters.agno", "agno", "agno") from error
+
+from byref.adapters.agno.code import CodeInterpreter, called, owner_of, tools_of
 
 __all__ = ["ByrefTools", "session_name"]
 
@@ -63,6 +69,10 @@ class ByrefTools(Toolkit):
     may be a function of the `RunContext`, only the tenant says who owns a `session_id`. `policy`, `tools`, `model` and
     `context_window` are those of `Engine.session`; the default model is the agent's.
 
+    `code_functions` are patterns of names (`["search_*"]`): code of `code_interpreter` may call those tools of the agent or team as
+    functions. The calls go through Agno, with all tool hooks. A tool about which Agno asks somebody is refused in code, and the
+    model told to call the tool itself.
+
     Agno does not give a hook the id of a call, so outputs are found by their step. One toolkit serves any number of runs on any
     threads. The engine belongs to the host, which closes it.
 
@@ -83,9 +93,11 @@ class ByrefTools(Toolkit):
         context_window: int | None = None,
         policy: Policy | None = None,
         tools: Sequence[str] | None = None,
+        code_functions: Sequence[str] = (),
     ) -> None:
         super().__init__(name="byref", auto_register=False)
         self._conversations = Conversations(engine, policy, tools)
+        self._code = CodeFunctions(code_functions)
         self._instructions = Instructions(engine)
         self._is_instructing = False
         """Whether an agent has `instructed` or `ainstructed` as its instructions."""
@@ -95,7 +107,9 @@ class ByrefTools(Toolkit):
         self._model, self._window = model, context_window
         for tool in self._conversations.tools(None):
             for functions, entrypoint in ((self.functions, self._call), (self.async_functions, self._acall)):
-                functions[tool["name"]] = Function(
+                is_described = tool["name"] == CODE_INTERPRETER.name and bool(self._code)
+                kind = partial(CodeInterpreter, describe=self._description) if is_described else Function
+                functions[tool["name"]] = kind(
                     name=tool["name"],
                     description=tool["description"],
                     parameters=tool["inputSchema"],
@@ -127,6 +141,9 @@ class ByrefTools(Toolkit):
         team: Any = None,
     ) -> Any:
         """Tool hook: resolve references in the arguments, run the tool, and return what the model reads of its result."""
+        in_code = called.get()
+        if in_code is not None and in_code.function.name == function_name:
+            return in_code.run(function_call, arguments)
         if function_name in self.functions:
             return function_call(**arguments)
         call = _Call(self, function_name, arguments, run_context, agent or team)
@@ -219,16 +236,29 @@ class ByrefTools(Toolkit):
                 "in this run" if system is None else "in later runs",
             )
 
+    def _description(self, owner: Any) -> str:
+        """Return the description of code_interpreter for an agent or a team."""
+        functions = self._code.of(tools_of(owner, own=ByrefTools, within=None, is_async=True))
+        texts = {one["name"]: one["description"] for one in self._conversations.tools(None, functions)}
+        return str(texts[CODE_INTERPRETER.name])
+
     def _call(self, /, fc: FunctionCall, run_context: RunContext, **arguments: Any) -> Any:
         """Answer a call of one of byref's own tools; a mistake of the model becomes the call's error."""
-        reply = self._conversations.call(self._opened(run_context), fc.function.name, fc.arguments, fc.call_id)
+        return self._answer(fc, run_context, None)
+
+    def _answer(self, fc: FunctionCall, run_context: RunContext, loop: AbstractEventLoop | None) -> Any:
+        session, called_on = self._opened(run_context), fc.function
+        if session is not None and self._code and called_on.name == CODE_INTERPRETER.name:
+            tools = tools_of(owner_of(called_on), own=ByrefTools, within=called_on, is_async=loop is not None)
+            session = session_with(session, self._code.of(tools), loop)
+        reply = self._conversations.call(session, called_on.name, fc.arguments, fc.call_id)
         text = sendable(reply.text)
         if reply.is_error:
             raise ToolError(text)
         return text if isinstance(reply.content, str) else _with_media(text, reply.content)
 
     async def _acall(self, /, fc: FunctionCall, run_context: RunContext, **arguments: Any) -> Any:
-        return await asyncio.to_thread(self._call, fc, run_context)
+        return await asyncio.to_thread(self._answer, fc, run_context, asyncio.get_running_loop())
 
 
 class _Call:
