@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Iterator
+from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -134,6 +135,7 @@ def _tool(function: Any) -> StructuredTool:
     if not iscoroutinefunction(function):
         return StructuredTool.from_function(function, description=function.__name__)
 
+    @wraps(function)
     def here(*args: Any, **kwargs: Any) -> Any:
         return asyncio.run(function(*args, **kwargs))
 

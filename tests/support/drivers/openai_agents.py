@@ -39,6 +39,8 @@ def outputs(model: ScriptedModel) -> dict[str, Any]:
 class OpenAIAgents(Driver):
     """One `Byref` for all agents."""
 
+    raises_in_code = False
+
     def adapter(self) -> Byref:
         return Byref(
             self.engine,
