@@ -6,39 +6,31 @@ an event loop, and hand their results over.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import contextvars
 import json
 import logging
-import os
-import select
-import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection
 
 from byref.accounting import ledger
 from byref.artifacts import staging, store, variables
-from byref.artifacts.learning import MAX_BYTES, of_value
 from byref.artifacts.variables import Part
-from byref.calling import budgets, journal, results, submodels
+from byref.calling import budgets, journal, submodels
 from byref.calling.budgets import Full, Spent
 from byref.calling.journal import Entry, Key, Program, Start
+from byref.calling.making import ERROR_KINDS, Back, Maker, UnderWay
 from byref.calling.results import Made
-from byref.calling.submodels import Answered, Asked, Hit, Make, ModelFunction, Verdict
+from byref.calling.submodels import Asked, Hit, Make, ModelFunction, Verdict
 from byref.conversation import room
 from byref.conversation.result import Pending
 from byref.conversation.scope import Scope
 from byref.errors import ByrefError, QuotaExceeded, ToolError, one_line
 from byref.functions import Function
-from byref.usage import Usage
 from byref_sandbox import EXACT, jsontext
 from byref_sandbox.functions import MAX_MESSAGE_CHARS, Answer, Beginning, Call, ErrorKind, Raised, Returned, Stub
 from byref_sandbox.values import data
@@ -53,7 +45,6 @@ ROOM_SECONDS: Final = 0.1
 """How often calls that wait for other runs' calls to end are tried again."""
 SHOWN_ARGUMENT_CHARS: Final = 300
 _NEVER: Final = 3600.0
-_ERROR_KINDS: Final = frozenset(get_args(ErrorKind))
 
 
 class PathChanged(Exception):
@@ -61,37 +52,10 @@ class PathChanged(Exception):
 
 
 @dataclass(slots=True)
-class _Under:
-    """A call under way."""
-
-    number: int
-    function: Function
-    arguments: dict[str, Any]
-    row: int
-    began: float = 0.0
-    """When it was called; 0 while it waits for its turn."""
-    reserved_ms: float | None = None
-    """The milliseconds that the session's budget leaves it."""
-    is_over: bool = False
-    """Its time is over: what it returns comes too late."""
-    finish: Callable[[], None] | None = None
-    asked: Asked | None = None
-    """What it asks of a model."""
-    lost: int = 0
-    """Tokens that an earlier run may have used for the same call."""
-
-    @property
-    def seconds(self) -> float:
-        """How long it may take."""
-        seconds = self.function.timeout
-        return seconds if self.reserved_ms is None else min(seconds, self.reserved_ms / 1000)
-
-
-@dataclass(slots=True)
 class _New:
     """A call that is not in the journal yet, or is there and was not made: it was approved, say."""
 
-    under: _Under
+    under: UnderWay
     entry: Entry | None
     row: dict[str, Any]
     """What the journal is to have of it, if it has nothing yet."""
@@ -100,20 +64,6 @@ class _New:
     def is_made(self) -> bool:
         """It does not wait for anybody's approval."""
         return self.entry is not None or self.row["state"] == "begun"
-
-
-@dataclass(slots=True)
-class _Done:
-    """A call that has come back, not yet in the journal."""
-
-    under: _Under
-    made: Made | None
-    error: tuple[ErrorKind, str] | None
-    wall_ms: float
-    usages: Sequence[Usage] | None = None
-    """What a model has used for it; None: that is unknown, or no model was asked."""
-    is_known: bool = False
-    """A model's answer was there already, or came for another call with the same question."""
 
 
 @dataclass(slots=True)
@@ -140,7 +90,8 @@ class Calls:
     def __init__(self, scope: Scope) -> None:
         functions = scope.functions
         self.stubs: Sequence[Stub] = [function.stub for function in functions]
-        self.tally = Tally()
+        self._maker = Maker(scope)
+        self.tally = Tally(departed=self._maker.departed)
         self._scope = scope
         self._functions = {function.name: function for function in functions}
         self._start_of: Start | None = None
@@ -153,28 +104,18 @@ class Calls:
         awaits several calls may ask for the next ones in another order, because all answers of the journal come at once."""
         self._came: dict[bytes, int] = {}
         self._budget = budgets.OfRun(scope.policy)
-        self._at_once = scope.policy.run_calls_at_once
         self._checked_seconds = 0.0
         self._held: list[_New] = []
         """Calls that wait until the session's calls at once are fewer."""
         self._tried = 0.0
-        self._followers: dict[bytes, list[_Under]] = {}
+        self._followers: dict[bytes, list[UnderWay]] = {}
         """Questions to models that are under way, each with the calls that wait for the same answer."""
-        self._queue: deque[_Under] = deque()
-        self._under: dict[int, _Under] = {}
-        """Calls that were begun and have not come back, by number."""
         self._waiting: dict[int, Entry] = {}
         """Calls that wait for somebody's approval, by number."""
         self._answers: deque[Answer | tuple[int, Entry]] = deque()
         """Those of the journal are read when their turn comes."""
         self._results: list[tuple[Function, int, Made]] = []
-        self._done: deque[_Done] = deque()
-        self._ready, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._threads: ThreadPoolExecutor | None = None
-        self._context = contextvars.copy_context()
         self._seen = 0.0
-        self._closed = threading.Lock()
-        self._is_closed = False
 
     # What the sandbox asks -----------------------------------------------------------------------------------------------------
 
@@ -186,7 +127,7 @@ class Calls:
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when a function has come back."""
-        return self._ready
+        return self._maker.fileno()
 
     def begin(self, calls: Sequence[Call]) -> None:
         """Answer calls out of the journal, or write them down and make them."""
@@ -217,26 +158,17 @@ class Calls:
                 self._add(new, *one)
         if new:
             self._write(program, new)
-        self._start()
+        self._maker.start()
 
     def answers(self) -> Sequence[Answer]:
         """Journal what has come back, and return it."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._ready, 1 << 16)
-        self._expire()
-        done: list[_Done] = []
-        while self._done:
-            one = self._done.popleft()
-            if not one.under.is_over:
-                one.under.is_over = True
-                done.append(one)
+        done = self._maker.came_back()
         if done:
             self._journal_ends(done)
         if self._held and (done or time.monotonic() - self._tried > ROOM_SECONDS):
             held, self._held = self._held, []
             self._write(self._opened(), held)
-        if self._queue:
-            self._start()
+        self._maker.start()
         if self._program is not None and time.monotonic() - self._seen > journal.SEEN_SECONDS:
             program = self._program
             self._stage(lambda connection: journal.see(connection, program))
@@ -247,14 +179,14 @@ class Calls:
         if self._program is None:
             return _NEVER
         now = time.monotonic()
-        until = [one.began + one.seconds for one in self._under.values() if one.began]
+        until = self._maker.deadlines()
         if self._held:
             until.append(self._tried + ROOM_SECONDS)
         return max(0.0, min([self._seen + journal.SEEN_SECONDS, *until]) - now) + 0.01
 
     def waits_for_ever(self) -> bool:
         """Whether only approvals are missing."""
-        if self._under or self._held or self._queue or self._done or self._answers:
+        if self._held or self._answers or not self._maker.is_idle:
             return False
         if self._put_off:
             # The code has all answers that there are, waits, and has not asked for calls that it made before.
@@ -305,29 +237,20 @@ class Calls:
     def settle(self) -> None:
         """Wait until all calls that are under way have come back, so that the journal has what they have come to."""
         self._held.clear()  # nobody has written them down or made them
-        while self._under or self._queue:
-            select.select([self._ready], [], [], self.patience())
+        while len(self._maker):
+            self._maker.wait(self.patience())
             self.answers()
 
     def close(self) -> None:
         """Let go of threads; a program that has not ended may be begun again at once."""
-        with self._closed:
-            if self._is_closed:
-                return
-            self._is_closed = True
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-        for one in self._under.values():
-            if one.finish is not None:
-                one.finish()
+        if not self._maker.close():
+            return
         if self._program is not None:
             program, self._program = self._program, None
             try:
                 self._stage(lambda connection: journal.give_up(connection, program))
             except ByrefError:
                 logger.warning("byref could not let go of a program", exc_info=True)
-        os.close(self._ready)
-        os.close(self._wake)
 
     # Within --------------------------------------------------------------------------------------------------------------------
 
@@ -398,7 +321,7 @@ class Calls:
             "state": "waiting" if waits else "begun",
         }
 
-    def _from_journal(self, call: Call, function: Function, entry: Entry) -> _Under | None:
+    def _from_journal(self, call: Call, function: Function, entry: Entry) -> UnderWay | None:
         """Answer a call that the journal has; return it if it is to be made."""
         self.tally.calls += entry.state in ("returned", "raised", "refused")
         self.tally.failed += entry.state in ("raised", "refused")
@@ -407,7 +330,7 @@ class Calls:
             case "returned":
                 self._answers.append((call.number, entry))
             case "raised":
-                kind: Any = entry.error_kind if entry.error_kind in _ERROR_KINDS else "FunctionError"
+                kind: Any = entry.error_kind if entry.error_kind in ERROR_KINDS else "FunctionError"
                 self._refuse(call.number, kind, entry.error or "")
             case "refused":
                 self._refuse(call.number, "PermissionError", f"{function.name}() was not approved")
@@ -418,20 +341,19 @@ class Calls:
                 known = jsontext.decode(call.arguments if entry.changed is None else arguments.encode())
                 assert isinstance(known, dict)
                 asked = _asked(function, known)
-                return _Under(call.number, function, known, entry.row, asked=asked, lost=entry.spent)
+                return UnderWay(call.number, function, known, entry.row, asked=asked, lost=entry.spent)
             case "begun":
                 known = jsontext.decode(call.arguments)
                 assert isinstance(known, dict)
                 asked = _asked(function, known)
-                under = _Under(call.number, function, known, entry.row, asked=asked, lost=entry.spent)
+                under = UnderWay(call.number, function, known, entry.row, asked=asked, lost=entry.spent)
                 if function.repeatable:
                     return under
                 message = (
                     f"{function.name}() was under way when this code was interrupted: nobody knows whether it was done, "
                     "so it is not made again"
                 )
-                self._done.append(_Done(under, None, ("RuntimeError", message), 0.0))
-                self._wake_up()
+                self._maker.answer(Back(under, None, ("RuntimeError", message), 0.0))
         return None
 
     def _refuse(self, number: int, kind: ErrorKind, message: str) -> None:
@@ -454,12 +376,8 @@ class Calls:
             handed.append(answer)
             size += len(answer.data) if isinstance(answer, Returned) else len(answer.message)
         if self._answers:
-            self._wake_up()
+            self._maker.wake_up()
         return handed
-
-    def _wake_up(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # what is full wakes
-            os.write(self._wake, b"1")
 
     def _returned(self, number: int, entry: Entry) -> Answer:
         content_type = entry.content_type or data.JSON
@@ -486,7 +404,7 @@ class Calls:
             words = f"{function.name}() was not called: whether it needs approval is not known: {one_line(error)}"
             self._refuse(call.number, "FunctionError", words)
             return
-        new.append(_New(_Under(call.number, function, arguments, 0, asked=_asked(function, arguments)), None, row))
+        new.append(_New(UnderWay(call.number, function, arguments, 0, asked=_asked(function, arguments)), None, row))
 
     def _write(self, program: Program, new: Sequence[_New]) -> None:
         """Reserve what calls need, and write them down; those for which there is no room wait."""
@@ -495,7 +413,7 @@ class Calls:
         is_limited = bool(counted) or budgets.are_limited(policy)
         asks = {one.under.number: one.under.asked for one in new if one.under.asked is not None and one.is_made}
         is_bounded = any(asked.function.budget_tokens is not None for asked in asks.values())
-        at_it = Counter(one.function.name for one in (*self._under.values(), *self._queue))
+        at_it = self._maker.by_function()
 
         def work(
             connection: Connection,
@@ -514,8 +432,7 @@ class Calls:
                 refused = {number: one for number, one in verdicts.items() if isinstance(one, Spent | Full)}
             if is_limited:
                 journal.release(connection, [one.under.row for one in new if one.entry is not None])
-                own = len(self._under) + len(self._queue)
-                left = budgets.of_session(connection, self._scope.row, policy, counted, program.row, own)
+                left = budgets.of_session(connection, self._scope.row, policy, counted, program.row, len(self._maker))
                 for one in new:
                     number = one.under.number
                     if number in refused:
@@ -558,8 +475,7 @@ class Calls:
                 self._refuse(under.number, "RuntimeError", str(error))
                 continue
             if error is not None:
-                self._done.append(_Done(under, None, ("RuntimeError", str(error)), 0.0))
-                self._wake_up()
+                self._maker.answer(Back(under, None, ("RuntimeError", str(error)), 0.0))
                 continue
             under.reserved_ms = reserved.get(under.number)
             if one.entry is None:
@@ -583,148 +499,37 @@ class Calls:
                     continue
             self._take(under, verdicts.get(under.number))
 
-    def _take(self, under: _Under, verdict: Verdict | None) -> None:
+    def _take(self, under: UnderWay, verdict: Verdict | None) -> None:
         """Let a call that is begun be made, or be answered by what a model has answered before or answers another call."""
         digest = None if under.asked is None else under.asked.digest
         if isinstance(verdict, Hit):
             made = Made(verdict.content_type, verdict.data, verdict.tokens)
-            self._done.append(_Done(under, made, None, 0.0, (), is_known=True))
-            self._wake_up()
+            self._maker.answer(Back(under, made, None, 0.0, (), is_known=True))
         elif verdict == "follow" and digest in self._followers:
             self._followers[digest].append(under)
         else:
             if digest is not None:
                 self._followers.setdefault(digest, [])
-            self._queue.append(under)
+            self._maker.add(under)
 
-    def _start(self) -> None:
-        """Make the calls whose turn it is."""
-        left: deque[_Under] = deque()
-        at_once: dict[str, int] = {}
-        for one in self._under.values():
-            at_once[one.function.name] = at_once.get(one.function.name, 0) + 1
-        while self._queue and len(self._under) < self._at_once:
-            one = self._queue.popleft()
-            name = one.function.name
-            if at_once.get(name, 0) >= one.function.concurrency:
-                left.append(one)
-                continue
-            at_once[name] = at_once.get(name, 0) + 1
-            self._under[one.number] = one
-            one.began = time.monotonic()
-            self._make(one)
-        self._queue.extendleft(reversed(left))
-
-    def _make(self, one: _Under) -> None:
-        loop = self._scope.loop
-        if one.function.is_async:
-            from byref.calling.loops import submit
-
-            one.finish = submit(loop, self._context.copy(), lambda: self._awaited(one))
-            return
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._at_once, thread_name_prefix="byref-function")
-        self._threads.submit(self._context.copy().run, self._called, one)
-
-    def _called(self, one: _Under) -> None:
-        if one.is_over:  # while it waited for a thread: the code was told that it did not return
-            return
-        try:
-            value = one.function.call(**_converted(one.function, one.arguments))
-        except BaseException as error:  # noqa: BLE001  whatever a function raises is the code's to see
-            self._came_back(one, None, _error_of(one.function, error))
-            return
-        self._encode(one, value)
-
-    async def _awaited(self, one: _Under) -> None:
-        try:
-            value = await one.function.call(**_converted(one.function, one.arguments))
-        except asyncio.CancelledError:
-            return
-        except BaseException as error:  # noqa: BLE001  the same
-            self._came_back(one, None, _error_of(one.function, error))
-            return
-        # What is long to encode must not hold the loop up.
-        await asyncio.get_running_loop().run_in_executor(None, self._encode, one, value)
-
-    def _encode(self, one: _Under, value: object) -> None:
-        usages: Sequence[Usage] | None = None
-        if isinstance(value, Answered) and isinstance(one.function, ModelFunction):
-            usages = submodels.usages_of(self._scope, one.function, value)
-            if value.error is not None:
-                self._came_back(one, None, _error_of(one.function, value.error), usages)
-                return
-            value = value.value
-        else:
-            self._learn(one.function, value)
-        try:
-            made = results.made(self._scope, one.function.name, value)
-        except ByrefError as error:
-            words = f"{one.function.name}(): its result cannot be kept: {error}"
-            self._came_back(one, None, ("FunctionError", words), usages)
-        except BaseException as error:  # noqa: BLE001  an object of the host's that says something wrong of itself
-            words = f"{one.function.name}(): its result, a {type(value).__name__}, cannot be given to code: {_words_of(error)}"
-            self._came_back(one, None, ("FunctionError", words), usages)
-        else:
-            self._came_back(one, made, None, usages)
-
-    def _learn(self, function: Function, value: object) -> None:
-        """Note what a function has returned, of which nobody says what it returns, and whether it is something else than before."""
-        if function.returns is not None or (sample := of_value(value)) is None:
-            return
-        if self._scope.learning is not None:
-            self._scope.learning.note(self._scope.tenant, function.name, sample)
-        if function.learned is None or function.name in self.tally.departed or len(sample.data) > MAX_BYTES:
-            return
-        from byref.references.fitting import misfit  # imported late because jsonschema takes long to import
-
-        try:
-            wrong = misfit("" if sample.is_schema else msgspec.json.decode(sample.data), function.learned)
-        except (ByrefError, msgspec.DecodeError, RecursionError):
-            return
-        if wrong is not None:
-            self.tally.departed[function.name] = wrong
-
-    def _came_back(
-        self,
-        one: _Under,
-        made: Made | None,
-        error: tuple[ErrorKind, str] | None,
-        usages: Sequence[Usage] | None = None,
-    ) -> None:
-        wall_ms = round((time.monotonic() - one.began) * 1000, 3)
-        with self._closed:
-            if not self._is_closed:
-                self._done.append(_Done(one, made, error, wall_ms, usages))
-                self._wake_up()
-
-    def _expire(self) -> None:
-        now = time.monotonic()
-        for one in list(self._under.values()):
-            if one.began and now - one.began > one.seconds:
-                words = f"{one.function.name}() did not return within {one.seconds:g} s"
-                self._done.append(_Done(one, None, ("TimeoutError", words), one.seconds * 1000))
-                if one.finish is not None:
-                    one.finish()
-
-    def _journal_ends(self, done: Sequence[_Done]) -> None:
+    def _journal_ends(self, done: Sequence[Back]) -> None:
         """Write down what calls have come to; only then the code is told."""
         program = self._opened()
         policy = self._scope.policy
         done = [*done, *(other for one in done for other in self._followed(one))]
-        asked = [(one.under.asked.function, one.usages) for one in done if one.usages and one.under.asked is not None]
+        asked = [(one.call.asked.function, one.usages) for one in done if one.usages and one.call.asked is not None]
         answers = [
-            (one.under.asked, Hit(one.made.content_type, one.made.payload, one.made.tokens))
+            (one.call.asked, Hit(one.made.content_type, one.made.payload, one.made.tokens))
             for one in done
-            if one.under.asked is not None and one.made is not None and not one.is_known
+            if one.call.asked is not None and one.made is not None and not one.is_known
         ]
         spent: dict[int, str] = {}
         for one in done:
             if one.made is not None:
                 try:
-                    self._budget.take_result(one.under.function.name, len(one.made.payload))
+                    self._budget.take_result(one.call.function.name, len(one.made.payload))
                 except Spent as error:
-                    spent[one.under.number] = str(error)
+                    spent[one.call.number] = str(error)
 
         def work(connection: Connection) -> tuple[dict[int, int], dict[int, str]]:
             artifacts: dict[int, int] = {}
@@ -734,23 +539,23 @@ class Calls:
                 ledger.lock(connection, self._scope.row)
             journal.see(connection, program)
             if policy.max_session_call_bytes is not None:
-                left = budgets.of_session(connection, self._scope.row, policy, [], program.row, len(self._under))
+                left = budgets.of_session(connection, self._scope.row, policy, [], program.row, len(self._maker))
                 for one in done:
-                    if one.made is not None and one.under.number not in refused:
+                    if one.made is not None and one.call.number not in refused:
                         try:
-                            left.take_result(one.under.function.name, len(one.made.payload))
+                            left.take_result(one.call.function.name, len(one.made.payload))
                         except Spent as error:
-                            refused[one.under.number] = str(error)
+                            refused[one.call.number] = str(error)
             rows: list[dict[str, Any]] = []
             for one in done:
-                row: dict[str, Any] = {"of_call": one.under.row, "new_wall_ms": one.wall_ms}
+                row: dict[str, Any] = {"of_call": one.call.row, "new_wall_ms": one.wall_ms}
                 made = one.made
-                if made is not None and made.staged is not None and one.under.number not in refused:
+                if made is not None and made.staged is not None and one.call.number not in refused:
                     try:
                         room.check_within(connection, self._scope, {made.staged.digest: made.staged.size})
                     except QuotaExceeded as error:  # others have used up the room since it was staged
-                        refused[one.under.number] = f"{one.under.function.name}(): its result cannot be kept: {error}"
-                if made is not None and one.under.number not in refused:
+                        refused[one.call.number] = f"{one.call.function.name}(): its result cannot be kept: {error}"
+                if made is not None and one.call.number not in refused:
                     row |= {
                         "new_state": "returned",
                         "new_content_type": made.content_type,
@@ -760,14 +565,14 @@ class Calls:
                     if made.staged is not None and made.about is not None:
                         blob = staging.publish_kept(connection, self._scope.place, made.staged)
                         artifact = self._scope.publish(connection, blob, made.about, step=None, origin="output")
-                        artifacts[one.under.number] = row["new_artifact_id"] = artifact.row_id
+                        artifacts[one.call.number] = row["new_artifact_id"] = artifact.row_id
                     else:
                         row["new_result"] = journal.packed(made.payload)
                 else:
                     kind, words = _failure(one, refused)
                     row |= {"new_state": "raised", "new_error_kind": kind, "new_error": _bounded(words)}
                 if one.usages is not None:
-                    row["new_spent_tokens"] = one.under.lost + submodels.spent_of(one.usages)
+                    row["new_spent_tokens"] = one.call.lost + submodels.spent_of(one.usages)
                 rows.append(row)
             journal.end(connection, rows)
             for function, usages in asked:
@@ -777,25 +582,25 @@ class Calls:
 
         artifacts, refused = self._stage(work)
         for one in done:
-            self._under.pop(one.under.number, None)
+            self._maker.forget(one.call.number)
             self.tally.calls += 1
-            if one.made is None or one.under.number in refused:
+            if one.made is None or one.call.number in refused:
                 self.tally.failed += 1
-                self._refuse(one.under.number, *_failure(one, refused))
+                self._refuse(one.call.number, *_failure(one, refused))
                 continue
             self.tally.tokens += one.made.tokens
-            self._answers.append(Returned(one.under.number, one.made.content_type, one.made.payload))
-            if one.under.number in artifacts:
-                self._results.append((one.under.function, artifacts[one.under.number], one.made))
+            self._answers.append(Returned(one.call.number, one.made.content_type, one.made.payload))
+            if one.call.number in artifacts:
+                self._results.append((one.call.function, artifacts[one.call.number], one.made))
 
-    def _followed(self, done: _Done) -> list[_Done]:
+    def _followed(self, done: Back) -> list[Back]:
         """Return the ends of the calls that have waited for the same answer of a model."""
-        digest = None if done.under.asked is None else done.under.asked.digest
+        digest = None if done.call.asked is None else done.call.asked.digest
         if digest is None or done.is_known:
             return []
         made = None if done.made is None else Made(done.made.content_type, done.made.payload, done.made.tokens)
         followers = self._followers.pop(digest, ())
-        return [_Done(under, made, done.error, done.wall_ms, (), is_known=True) for under in followers]
+        return [Back(under, made, done.error, done.wall_ms, (), is_known=True) for under in followers]
 
     def _name_results(self, connection: Connection, step: int) -> None:
         self.tally.kept = {}
@@ -853,41 +658,9 @@ def _arguments_of(given: bytes) -> object:
     return read
 
 
-def _converted(function: Function, arguments: dict[str, Any]) -> dict[str, Any]:
-    if not function.types:
-        return arguments
-    made = dict(arguments)
-    for name, type_ in function.types.items():
-        if name in made:
-            try:
-                made[name] = msgspec.convert(made[name], type_, strict=False)
-            except msgspec.ValidationError as error:
-                raise ValueError(f"{function.name}(): {name}: {error}") from None
-    return made
-
-
-def _words_of(error: BaseException) -> str:
-    """Return an error's text. Its own `__str__` may fail, and without an answer the code would wait until the call's time is over."""
-    try:
-        return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    except BaseException:  # noqa: BLE001  the same
-        return "its text cannot be read"
-
-
-def _error_of(function: Function, error: BaseException) -> tuple[ErrorKind, str]:
-    """Return the exception that the code gets: of the same kind where Python has it, else a FunctionError."""
-    kind: Any = next((each.__name__ for each in type(error).__mro__ if each.__name__ in _ERROR_KINDS), "FunctionError")
-    words = _words_of(error)
-    if kind == "RuntimeError" and type(error) is not RuntimeError:
-        kind = "FunctionError"
-    if kind == "FunctionError" and type(error).__name__ not in ("FunctionError", "Exception"):
-        words = f"{type(error).__name__}: {words}" if words else type(error).__name__
-    return kind, f"{function.name}(): {words}"
-
-
-def _failure(one: _Done, refused: Mapping[int, str]) -> tuple[ErrorKind, str]:
+def _failure(one: Back, refused: Mapping[int, str]) -> tuple[ErrorKind, str]:
     """Return the error of a call, which may be that there is no room for what it returned."""
-    return one.error or ("RuntimeError", refused[one.under.number])
+    return one.error or ("RuntimeError", refused[one.call.number])
 
 
 def _bounded(text: str) -> str:
