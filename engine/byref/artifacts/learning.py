@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
-from weakref import WeakSet
 
 import msgspec
 import zstandard
@@ -25,9 +21,9 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.compiler import DDLCompiler
 
+from byref.artifacts.background import Background
 from byref.artifacts.store import pack_schema
 from byref.db.tables import SchemaRow
-from byref.errors import ByrefError
 
 logger = logging.getLogger("byref")
 
@@ -49,7 +45,6 @@ _MAX_KNOWN: Final = 1_000
 _ENDED_RETRIES: Final = 3
 TEXT: Final = b'{"type":"string"}'
 
-Write = Callable[[Callable[[Connection], Any]], Any]
 Key = tuple[str, str]
 """A tenant and a tool."""
 
@@ -69,26 +64,20 @@ class _Known(msgspec.Struct):
     """Outputs without news, which no row counts yet."""
 
 
-class Learning:
+class Learning(Background):
     """Outputs that wait to be learned from, of all sessions of an engine.
 
-    The thread lives as long as outputs wait; without `in_background` there is no thread, and the engine's sweeps call `write`. A forked
-    child begins with no outputs. What is noted is lost if the process dies: later outputs teach the same.
+    What is noted is lost if the process dies: later outputs teach the same.
     """
 
-    def __init__(self, write: Write, *, in_background: bool) -> None:
-        self._write, self._in_background = write, in_background
-        self._begin()
-        _all.add(self)
+    NAME = "byref-learning"
+    WHAT = "what tools return"
 
     def _begin(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
-        self._writing = threading.Lock()
+        super()._begin()
         self._noted: dict[Key, list[Sample]] = {}
         self._known: OrderedDict[Key, _Known] = OrderedDict()
         self._counts: dict[Key, int] = {}
-        self._thread: threading.Thread | None = None
-        self._is_closed = False
 
     def note(self, tenant: str, tool: str, sample: Sample) -> None:
         """Note an output; it is cheap, and never fails."""
@@ -108,15 +97,7 @@ class Learning:
                 noted = self._noted[key] = []
             if len(noted) < MAX_NOTED:
                 noted.append(sample)
-            if self._thread is None and self._in_background:
-                self._start()
-
-    def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name="byref-learning", daemon=True)
-        # If no thread can be started, or the process is ending, the turn must still succeed.
-        with suppress(RuntimeError):
-            thread.start()
-            self._thread = thread
+            self._start()
 
     def write(self, tenant: str | None = None) -> None:
         """Learn from all that is noted, or from what is noted of a tenant; raise ByrefError if the database failed."""
@@ -133,17 +114,6 @@ class Learning:
             for kept in (self._noted, self._known, self._counts):
                 for key in [key for key in kept if key[0] == tenant]:
                     del kept[key]
-
-    def close(self) -> None:
-        """Learn from what is left, and accept no more; raises as `write` does."""
-        with self._changed:
-            self._is_closed, thread = True, self._thread
-            self._changed.notify()
-        try:
-            self.write()
-        finally:
-            if thread is not None:
-                thread.join()
 
     def _learn(self, key: Key, samples: list[Sample]) -> None:
         from byref.describe.learned import merged
@@ -164,27 +134,11 @@ class Learning:
             while len(self._known) > _MAX_KNOWN:
                 self._counts.pop(self._known.popitem(last=False)[0], None)
 
-    def _run(self) -> None:
-        while self._waited():
-            try:
-                self.write()
-            except ByrefError:
-                logger.debug("byref could not learn what tools return", exc_info=True)
-            except Exception:
-                logger.exception("byref could not learn what tools return")
-
-    def _waited(self) -> bool:
-        """Wait until a batch is due and return True; return False if nothing is noted, or the engine is closed."""
-        with self._changed:
-            if not self._noted or self._is_closed:
-                self._thread = None
-                return False
-            until = time.monotonic() + PAUSE_SECONDS
-            while not self._is_closed and (left := until - time.monotonic()) > 0:
-                self._changed.wait(left)
-            if self._is_closed:
-                self._thread = None
-            return not self._is_closed
+    def _is_due(self) -> bool:
+        until = time.monotonic() + PAUSE_SECONDS
+        while self._noted and not self._is_closed and (left := until - time.monotonic()) > 0:
+            self._changed.wait(left)
+        return bool(self._noted)
 
 
 def of_value(value: object) -> Sample | None:
@@ -265,14 +219,3 @@ def unpacked(packed: bytes) -> dict[str, Any]:
     """Return a schema that is stored."""
     schema: dict[str, Any] = json.loads(zstandard.ZstdDecompressor().decompress(packed))
     return schema
-
-
-_all: WeakSet[Learning] = WeakSet()
-
-
-def _after_fork() -> None:
-    for learning in list(_all):
-        learning._begin()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -8,24 +8,16 @@ artifact expired while it is in use.
 
 from __future__ import annotations
 
-import logging
 import math
-import os
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
-from weakref import WeakSet
 
 from sqlalchemy import Connection, select, update
 
+from byref.artifacts.background import Background
 from byref.artifacts.store import batched
 from byref.db.tables import ArtifactRow
-from byref.errors import ByrefError
-
-logger = logging.getLogger("byref")
 
 MOVED = 0.1
 """Part of the time to live that must have passed since the last written use before another is noted."""
@@ -40,25 +32,13 @@ LONGEST_PAUSE = 30.0
 MOST_NOTED = 100_000
 """Most artifacts whose uses can wait to be written. Uses of further ones are not noted; their next read tries again."""
 
-Write = Callable[[Callable[[Connection], Any]], Any]
 
+class Uses(Background):
+    """The uses that wait to be written, of all sessions of an engine."""
 
-class Uses:
-    """The uses that wait to be written, of all sessions of an engine.
-
-    The thread lives as long as uses wait; without `in_background` there is no thread, and the engine's sweeps call `write`.
-    A forked child begins with no uses: its parent has the thread, and writes those noted before the fork.
-
-    `_changed` guards the noted uses. A writer holds `_writing`, so that two writers do not wait for the locks of the same
-    artifacts; it is never acquired while `_changed` is held, so the two cannot deadlock.
-    """
-
-    def __init__(self, write: Write, *, in_background: bool) -> None:
-        self._write, self._in_background = write, in_background
-        self._closed = False
-        self._noted: dict[int, float] = {}
-        self._begin()
-        _all.add(self)
+    _noted: dict[int, float]
+    NAME = "byref-uses"
+    WHAT = "what was used last: it tries again"
 
     def follow(self, row: int, seconds: float | None, expires_at: datetime | None) -> Callable[[], None] | None:
         """Return the function to call when the artifact of a row is used; None if the artifact does not expire."""
@@ -84,21 +64,8 @@ class Uses:
             finally:
                 self._try_again_with(left)
 
-    def close(self) -> None:
-        """Write the remaining uses and accept no more; raises as `write` does."""
-        with self._changed:
-            self._closed, thread = True, self._thread
-            self._changed.notify()
-        try:
-            self.write()
-        finally:
-            if thread is not None:
-                thread.join()
-
     def _begin(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
-        self._writing = threading.Lock()
-        self._thread: threading.Thread | None = None
+        super()._begin()
         self._noted = {}
         self._due = math.inf
         self._pause = SHORTEST_WAIT
@@ -107,46 +74,29 @@ class Uses:
         """Note a use of an artifact with a time to live of `seconds`, of which `left` remain; False if there is no room."""
         wait = max(SHORTEST_WAIT, min(LONGEST_WAIT, seconds * MOVED, left * SOON))
         with self._changed:
-            if self._closed or (len(self._noted) >= MOST_NOTED and row not in self._noted):
+            if self._is_closed or (len(self._noted) >= MOST_NOTED and row not in self._noted):
                 return False
             self._noted[row] = seconds
             due = time.monotonic() + wait
             if due < self._due:
                 self._due = due
                 self._changed.notify()
-            if self._thread is None and self._in_background:
-                thread = threading.Thread(target=self._run, name="byref-uses", daemon=True)
-                # If no thread can be started, or the process is ending, the read must still succeed.
-                with suppress(RuntimeError):
-                    thread.start()
-                    self._thread = thread
+            self._start()
         return True
 
-    def _run(self) -> None:
-        while self._waited():
-            try:
-                self.write()
-            except ByrefError:
-                logger.debug("byref could not write down what was used last: it tries again", exc_info=True)
-            except Exception:
-                logger.exception("byref could not write down what was used last")
-
-    def _waited(self) -> bool:
-        """Wait until noted uses are due and return True; return False if none are left, or the engine is closed."""
-        with self._changed:
-            while self._noted and not self._closed:
-                wait = self._due - time.monotonic()
-                if wait <= 0:
-                    return True
-                self._changed.wait(wait)
-            self._thread = None
-            return False
+    def _is_due(self) -> bool:
+        while self._noted and not self._is_closed:
+            wait = self._due - time.monotonic()
+            if wait <= 0:
+                return True
+            self._changed.wait(wait)
+        return False
 
     def _try_again_with(self, left: dict[int, float]) -> None:
         with self._changed:
             if not left:
                 self._pause = SHORTEST_WAIT
-            elif not self._closed:
+            elif not self._is_closed:
                 # Uses that were noted meanwhile are newer, so they win.
                 self._noted = left | self._noted
                 self._due = time.monotonic() + self._pause
@@ -192,14 +142,3 @@ def _put_off(connection: Connection, used: dict[int, float]) -> set[int]:
         if connection.dialect.name != "sqlite":  # SQLite has one writer and no row locks
             locked.update(connection.execute(select(ArtifactRow.id).where(*due)).scalars())
     return locked
-
-
-_all: WeakSet[Uses] = WeakSet()
-
-
-def _after_fork() -> None:
-    for uses in list(_all):
-        uses._begin()
-
-
-os.register_at_fork(after_in_child=_after_fork)
