@@ -22,6 +22,7 @@ NAMES = (
     "process",
     "offloading",
     "describe",
+    "tables",
     "tokens",
     "envelopes",
     "storage",

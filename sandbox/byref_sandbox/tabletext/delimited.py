@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from byref_sandbox.tabletext import dialects
-from byref_sandbox.tabletext.kinds import Kind, kind_of, type_of
+from byref_sandbox.tabletext.kinds import NUMBERS, Kind, kind_of, type_of
 from byref_sandbox.tabletext.matcher import Matcher
 from byref_sandbox.tabletext.result import Dialect, NotATable, Part, PartKind, Ragged, Table, unique_names
 from byref_sandbox.tabletext.rows import Line, Reader
@@ -35,6 +35,8 @@ _FIRST_ROWS: Final = 64
 """Rows that are read before the first expression is made."""
 _MOST_AT_ONCE: Final = 256
 """Most rows that are read one by one where one does not match. The first time it is one, then twice as many each time."""
+_LOOKED_BYTES: Final = 1 << 14
+"""Bytes at the beginning in which is seen whether all cells are quoted."""
 _MAX_EXPRESSIONS: Final = 20_000
 """Columns of all expressions that are made of one table; to make one takes about 30 microseconds for each column."""
 _MAX_WIDTH: Final = 20_000
@@ -94,6 +96,8 @@ def _doubt(tables: Sequence[Table], found: dialects.Found) -> NotATable | None:
         return NotATable("it has fewer than two rows")
     if typed:
         return None
+    if len(first.names) > 1 and first.rows > 2 and _is_quoted(first):
+        return None
     if found.dialect.delimiter in dialects.SURE - {","} and len(first.names) > 1 and first.rows > 2:
         return None
     cells = [cell for row in dialects.sample(data=_head(first), dialect=found.dialect)[:40] for cell in row]
@@ -101,6 +105,13 @@ def _doubt(tables: Sequence[Table], found: dialects.Found) -> NotATable | None:
     if first.rows < 4 or (cells and long > len(cells) * 0.3 and len(first.names) < 4):
         return NotATable("nothing but punctuation tells it from prose")
     return None
+
+
+def _is_quoted(table: Table) -> bool:
+    """Whether each line begins and ends with a quote, and all quotes quote something."""
+    quote = (table.dialect.quote or "") if table.dialect else ""
+    lines = table.source[:_LOOKED_BYTES].decode("utf-8", "replace").splitlines()[:_FIRST_ROWS]
+    return not table.repaired and bool(quote) and all(line[:1] == line[-1:] == quote for line in lines[:-1])
 
 
 def _head(table: Table) -> bytes:
@@ -135,11 +146,7 @@ class _Scan:
         begin = self._begin(force=force)
         if begin is None:
             return NotATable(f"its rows have {self._width} cells at first, but no others do", self._line(start))
-        if (
-            not force
-            and self.dialect.delimiter in dialects.WEAK
-            and (begin.header is None or all("text" in kinds for kinds in self._kinds))
-        ):
+        if not force and self.dialect.delimiter in dialects.WEAK and not self._is_sure(begin):
             return NotATable("its columns have no names, and nothing but blanks or colons divides them")
         if not force and begin.header is None and self._is_prose(begin.start):
             return NotATable("its columns have no names, and nothing but punctuation tells it from prose")
@@ -166,6 +173,12 @@ class _Scan:
             how=Delimited(self.dialect, tuple(_spans(self._segments))),
             source=self.data,
         )
+
+    def _is_sure(self, begin: _Begin) -> bool:
+        """Whether there is more than blanks or colons: names of three columns and a value, or numbers alone."""
+        if begin.header is None:
+            return all(kinds and kinds <= NUMBERS for kinds in self._kinds)
+        return self._width > 2 and not all("text" in kinds for kinds in self._kinds)
 
     def _is_prose(self, start: int) -> bool:
         """Whether few cells and long ones follow, as of a log whose times have a comma."""
@@ -203,8 +216,11 @@ class _Scan:
             first = 0
             if not force and not fitting[0]:
                 return None
-        if first and not self._is_preamble([line.cells for _, line in lines[:first]]):
-            first = 0
+        before = [line.cells for _, line in lines[:first]]
+        if first and not self._is_preamble(before):
+            last = before[-1]  # it may be the names, with a delimiter too many behind them
+            are_names = len(last) > self._width and not any(last[self._width :]) and self._is_preamble(before[:-1])
+            first = first - 1 if are_names else 0
         body = [line.cells for (_, line), fits in zip(lines[first:], fitting[first:], strict=True) if fits]
         ragged_header = not fitting[first]
         if ragged_header:

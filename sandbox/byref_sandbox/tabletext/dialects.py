@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
-from byref_sandbox.tabletext.kinds import kind_of
+from byref_sandbox.tabletext.kinds import NUMBERS, kind_of
 from byref_sandbox.tabletext.result import Dialect
 from byref_sandbox.tabletext.rows import Line, Reader
 
@@ -22,7 +22,7 @@ DELIMITERS: Final = (",", "\t", ";", "|", ", ", "~", "^", "\x1f", "\x01", ":", "
 SURE: Final = frozenset(",\t;|\x1f\x01")
 """Delimiters that prose rarely has as often in each line."""
 WEAK: Final = frozenset(" :")
-"""Delimiters that any text has: there a header has to name the columns."""
+"""Delimiters that any text has: there a header has to name the columns, or every cell has to be a number."""
 SAMPLE_BYTES: Final = 64 << 10
 SAMPLE_ROWS: Final = 120
 LONGEST_LINE: Final = 1 << 19
@@ -96,7 +96,7 @@ def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
     chosen = []
     for delimiter in DELIMITERS:
         mark = delimiter.encode()
-        if mark not in head or (delimiter in WEAK and not force and not _may_be_names(first, mark)):
+        if mark not in head or (delimiter in WEAK and not force and not _may_begin(first, mark)):
             continue
         counts = Counter([line.count(mark) for line in lines])
         del counts[0]
@@ -107,9 +107,11 @@ def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
     return chosen
 
 
-def _may_be_names(line: bytes, mark: bytes) -> bool:
-    """Whether a line may name columns: no cell of it is a value."""
+def _may_begin(line: bytes, mark: bytes) -> bool:
+    """Whether a line may name columns, as no cell of it is a value, or may be one of a table of numbers alone."""
     cells = line.decode("utf-8", "replace").split(mark.decode())
+    if mark == b" " and all(kind_of(cell) in NUMBERS for cell in cells):
+        return True
     return all(kind_of(cell) == "text" and not cell[:1].isdigit() for cell in cells if cell.strip())
 
 
@@ -228,7 +230,7 @@ def _judged(data: bytes, dialect: Dialect, *, force: bool) -> Found | None:
         return None
     widths = Counter(map(len, rows))
     width, often = max(widths.items(), key=lambda item: (item[1] * (item[0] > 1), item[0]))
-    if width == 1 or not (force or _is_plausible(dialect.delimiter, width, often / len(rows))):
+    if width == 1 or not (force or _is_plausible(dialect.delimiter, width, often / len(rows), rows[0])):
         return None
     # Every width counts by how often it comes; many different ones count little.
     pattern = sum(count * (cells - 1) / cells for cells, count in widths.items()) / len(widths) ** 0.5 / len(rows)
@@ -249,10 +251,10 @@ def _is_known(cell: str) -> bool:
     return not cell or _WORD.fullmatch(cell.strip()) is not None or kind_of(cell) != "text"
 
 
-def _is_plausible(delimiter: str, width: int, share: float) -> bool:
+def _is_plausible(delimiter: str, width: int, share: float, first: list[str]) -> bool:
     """Whether a text that nobody said is a table may be one with this delimiter, if such a share of rows has so many cells."""
     if delimiter == " ":
-        return share == 1 and width > 2
+        return share == 1 and (width > 2 or all(kind_of(cell) in NUMBERS for cell in first))
     if delimiter == ":":
         return share == 1 and width > 3
     if delimiter in ("~", "^"):

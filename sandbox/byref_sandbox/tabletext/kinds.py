@@ -93,10 +93,11 @@ def _is_exact(cell: str) -> bool:
     return shown.lstrip("-0.").replace(".", "").rstrip("0") == digits
 
 
-_NUMBERS: Final[frozenset[Kind]] = frozenset({"integer", "decimal", "long"})
+NUMBERS: Final[frozenset[Kind]] = frozenset({"integer", "decimal", "long"})
+"""What numbers are that JSON may write."""
 _TYPES: Final[tuple[tuple[frozenset[Kind], frozenset[Kind], Type], ...]] = (
     (frozenset({"integer"}), frozenset(), Type("integer")),
-    (_NUMBERS, frozenset(), Type("number")),
+    (NUMBERS, frozenset(), Type("number")),
     (frozenset({"integer", "comma"}), frozenset({"comma"}), Type("number", "1,5")),
     (frozenset({"boolean"}), frozenset(), Type("boolean")),
     (frozenset({"date"}), frozenset(), Type("date")),

@@ -387,3 +387,24 @@ def test_a_format_that_is_stated_needs_no_evidence() -> None:
     assert table_of("x,y\n", "csv").header == ("x", "y")
     with pytest.raises(ValueError, match="no format 'xml' of tables"):
         recognise("", "xml")
+
+
+def test_numbers_alone_need_no_names() -> None:
+    for rows in (["1 -2.5 1e3", "4 0.5 2e3", "7 8 9e9"] * 3, ["0.5 1", "2 3.25"] * 5):
+        table = table_of("\n".join(rows))
+        assert (table.header, table.rows) == (None, len(rows))
+        assert {type_.name for type_ in table.types} <= {"integer", "number"}
+    assert isinstance(recognise("\n".join(["1 2 3", "4 five 6"] * 9)), NotATable)
+
+
+def test_names_with_a_delimiter_too_many_below_a_preamble() -> None:
+    lines = ["Series: LNS14", "", "Seasonally adjusted", "Age: 16 and over", "", "id,year,period,value,"]
+    table = table_of("\n".join([*lines, *(f"LNS,{1959 + n},Q{1 + n % 4},{n / 2}" for n in range(40))]))
+    assert table.names == ("id", "year", "period", "value")
+    assert [part.kind for part in table.parts] == ["preamble", "header", "records"]
+
+
+def test_quotes_around_all_cells_tell_a_table_from_prose() -> None:
+    lines = [f'"V{n}","Do you often long for {n} excitements, and for whose company?"' for n in range(12)]
+    assert table_of("\n".join(['"","Content"', *lines])).rows == 12
+    assert isinstance(recognise("\n".join(line.replace('"', "") for line in lines)), NotATable)
