@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -179,8 +180,6 @@ def test_errors_are_words_that_code_can_catch(local: Engine, tenant: str) -> Non
         pass
 
     def slow() -> None:
-        import time
-
         time.sleep(1)
 
     functions = [
@@ -194,6 +193,18 @@ def test_errors_are_words_that_code_can_catch(local: Engine, tenant: str) -> Non
     assert run(session, "slow()").text.startswith("TimeoutError")
     assert "used up" in run(session, "twice(), twice(), twice()").text
     assert run(session, "fails()").text.startswith("KeyError")
+
+
+def test_the_time_in_which_a_result_is_encoded_is_not_the_functions(local: Engine, tenant: str) -> None:
+    class Slow:
+        def to_dict(self) -> dict[str, int]:
+            time.sleep(0.7)
+            return {"a": 1}
+
+    session = local.session("chat", tenant=tenant, functions=[Function("give", Slow, timeout=0.5)])
+    assert run(session, "give()['a']", "c1").text == "1"
+    [call] = [one for one in session.ledger() if one.kind == "call"]
+    assert call.wall_ms is not None and call.wall_ms < 500
 
 
 def test_coroutine_functions_run_on_the_hosts_loop(sqlite_url: str) -> None:

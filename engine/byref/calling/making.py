@@ -40,6 +40,8 @@ class UnderWay:
     row: int
     began: float = 0.0
     """When it was called; 0 while it waits for its turn."""
+    ended: float = 0.0
+    """When its function returned or raised; 0 before. What it returned may still be encoded, which is not its own time."""
     reserved_ms: float | None = None
     """The milliseconds that the session's budget leaves it."""
     is_over: bool = False
@@ -126,7 +128,7 @@ class Maker:
 
     def deadlines(self) -> list[float]:
         """Return when calls under way take too long, by the monotonic clock."""
-        return [one.began + one.seconds for one in self._under.values() if one.began]
+        return [one.began + one.seconds for one in self._under.values() if one.began and not one.ended]
 
     def came_back(self) -> list[Back]:
         """Return the calls that have come back, or have taken too long; each once."""
@@ -191,7 +193,10 @@ class Maker:
         if one.is_over:  # while it waited for a thread: the code was told that it did not return
             return
         try:
-            value = one.function.call(**_converted(one.function, one.arguments))
+            try:
+                value = one.function.call(**_converted(one.function, one.arguments))
+            finally:
+                one.ended = time.monotonic()
         except BaseException as error:  # noqa: BLE001  whatever a function raises is the code's to see
             self._came_back(one, None, error_of(one.function, error))
             return
@@ -199,7 +204,10 @@ class Maker:
 
     async def _awaited(self, one: UnderWay) -> None:
         try:
-            value = await one.function.call(**_converted(one.function, one.arguments))
+            try:
+                value = await one.function.call(**_converted(one.function, one.arguments))
+            finally:
+                one.ended = time.monotonic()
         except asyncio.CancelledError:
             return
         except BaseException as error:  # noqa: BLE001  the same
@@ -253,7 +261,7 @@ class Maker:
         error: tuple[ErrorKind, str] | None,
         usages: Sequence[Usage] | None = None,
     ) -> None:
-        wall_ms = round((time.monotonic() - one.began) * 1000, 3)
+        wall_ms = round((one.ended - one.began) * 1000, 3)
         with self._closed:
             if not self._is_closed:
                 self._back.append(Back(one, made, error, wall_ms, usages))
@@ -262,7 +270,7 @@ class Maker:
     def _expire(self) -> None:
         now = time.monotonic()
         for one in list(self._under.values()):
-            if one.began and now - one.began > one.seconds:
+            if one.began and not one.ended and now - one.began > one.seconds:
                 words = f"{one.function.name}() did not return within {one.seconds:g} s"
                 self._back.append(Back(one, None, ("TimeoutError", words), one.seconds * 1000))
                 if one.finish is not None:
