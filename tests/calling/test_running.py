@@ -235,6 +235,17 @@ def test_the_description_shows_the_functions_within_a_budget(local: Engine, tena
     assert len(described) < 8_000
 
 
+def test_help_says_how_a_function_is_called_once(local: Engine, tenant: str) -> None:
+    def orders(region: str, limit: int = 100) -> list[dict[str, Any]]:
+        """Orders of a region."""
+        return []
+
+    session = local.session("chat", tenant=tenant, functions=[orders])
+    assert run(session, "help(orders)").text.startswith(
+        "orders(region: str, limit: int = 100) -> list[dict]\nOrders of a region."
+    )
+
+
 BAD = {
     "a builtin's name": lambda: Function("list", print),
     "no identifier": lambda: Function("get-orders", print),

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
+from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.language.facades import Facade, facade_name
 from byref_sandbox.language.guards import Guards
 
@@ -29,6 +30,8 @@ def helper(guards: Guards) -> Callable[..., None]:
 def _about(guards: Guards, value: Any) -> str:
     if type(value) is Facade:
         return f"module {facade_name(value)}\n\n{', '.join(dir(value))}"
+    if isinstance(value, HostFunction):
+        return str(value.__doc__)  # begins with its signature
     is_class = isinstance(value, type)
     if not is_class and not callable(value):
         return f"{type(value).__name__} object\n\n{_about(guards, type(value))}"
