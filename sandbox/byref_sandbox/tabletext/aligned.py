@@ -23,6 +23,8 @@ from byref_sandbox.tabletext.lines import COUNTS, Line, Parts, Unbalanced, cut, 
 from byref_sandbox.tabletext.result import NotATable, Row, Table
 
 _MAX_BYTES: Final = 32 << 20
+_HEAD_BYTES: Final = 64 << 10
+"""Bytes in which the names are looked for, and a rule above or below them."""
 _MAX_PREAMBLE: Final = 4
 _MAX_LINE: Final = 4_000
 """Characters of a line; terminals' tables have no longer ones."""
@@ -54,7 +56,7 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
     """Read such a text; None if its first lines do not look like it."""
     if len(data) > _MAX_BYTES:
         return None
-    head = list(islice(lines_of(data[: 64 << 10]), 24))
+    head = list(islice(lines_of(data[:_HEAD_BYTES]), _MAX_PREAMBLE + 3))
     at = _header(head)
     if at is None:
         return None

@@ -99,16 +99,9 @@ def _with_footer(table: Table, end: int) -> Table:
 
 def _may_have_rule(data: bytes) -> bool:
     head = data[: 16 << 10]
-    return (
-        b"--" in head
-        or b"|-" in head
-        or b"| -" in head
-        or b"|:-" in head
-        or "──".encode() in head
-        or "━━".encode() in head
-        or b"==" in head
-        or "══".encode() in head
-    )
+    if b"--" in head or b"==" in head or (b"|" in head and any(mark in head for mark in (b"|-", b"| -", b"|:-"))):
+        return True
+    return not head.isascii() and any(mark.encode() in head for mark in ("──", "━━", "══"))
 
 
 def _first_rule(lines: list[Line]) -> tuple[int, Layout] | None:

@@ -64,7 +64,9 @@ class Found(NamedTuple):
 def newline_of(data: bytes) -> Literal["\n", "\r\n", "\r"]:
     """What most lines of the beginning end with."""
     head = data[:SAMPLE_BYTES]
-    if b'"' in head and b"\r" in head and b"\n" in head.replace(b"\r\n", b""):
+    if b"\r" not in head:
+        return "\n"
+    if b'"' in head and b"\n" in head.replace(b"\r\n", b""):
         head = _QUOTED.sub(b"", head)  # cells may have line ends of another kind
     feeds, pairs, returns = head.count(b"\n"), head.count(b"\r\n"), head.count(b"\r")
     if pairs and pairs * 2 >= feeds:
@@ -98,17 +100,21 @@ def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
         mark = delimiter.encode()
         if mark not in head or (delimiter in WEAK and not force and not _may_begin(first, mark)):
             continue
-        counts = Counter([line.count(mark) for line in lines])
-        del counts[0]
-        if counts and max(counts.values()) >= (least if delimiter in SURE else len(lines) * 0.9):
+        found = [count for line in lines if (count := line.count(mark))]
+        if len(found) < (least if delimiter in SURE else len(lines) * 0.9):
+            continue
+        counts = Counter(found)
+        if max(counts.values()) >= (least if delimiter in SURE else len(lines) * 0.9):
             chosen.append(delimiter)
-        elif delimiter in SURE and len(lines) < 24 and counts.total() >= least:
+        elif delimiter in SURE and len(lines) < 24:
             chosen.append(delimiter)  # with few lines, one of another width weighs much
     return chosen
 
 
 def _may_begin(line: bytes, mark: bytes) -> bool:
     """Whether a line may name columns, as no cell of it is a value, or may be one of a table of numbers alone."""
+    if mark not in line:
+        return False
     cells = line.decode("utf-8", "replace").split(mark.decode())
     if mark == b" " and all(kind_of(cell) in NUMBERS for cell in cells):
         return True
