@@ -49,11 +49,15 @@ def value_of(made: object) -> str:
 
 
 def is_drawing(made: object, depth: int = 0) -> bool:
-    """Whether a value is a part of a figure, or a list, array or dict with one: both sides have the figure in its place."""
+    """Whether a value is a part of a figure, a grid or plot of seaborn, or a list, array or dict with one: both sides have the figure
+    in its place.
+    """
     from matplotlib.artist import Artist
     from matplotlib.container import Container
 
-    if isinstance(made, Artist | Container):
+    of_seaborn = [("seaborn.axisgrid", "_BaseGrid"), ("seaborn._core.plot", "Plot")]
+    grids = [getattr(sys.modules[module], name) for module, name in of_seaborn if module in sys.modules]
+    if isinstance(made, (Artist, Container, *grids)):
         return True
     parts = made.values() if type(made) is dict else made if type(made) in (list, tuple) else getattr(made, "flat", ())
     is_looked_into = depth < DEPTH and (

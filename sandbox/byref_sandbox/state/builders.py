@@ -26,6 +26,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
+from pandas._libs.internals import BlockValuesRefs
+from pandas.core.internals.managers import BlockManager, SingleBlockManager
 from pandas.tseries import holiday
 
 from byref_sandbox.language import names, styles, typed
@@ -420,7 +423,7 @@ class Builders:
 
     def proxy(self, mapping: Any) -> Any:
         """Make a read-only view of a dict."""
-        if type(mapping) is not dict:
+        if type(mapping) not in _DICTS:
             raise Unkept("no dict")
         return types.MappingProxyType(mapping)
 
@@ -428,7 +431,7 @@ class Builders:
         """Return the keys, values or items view of a dict."""
         if type(mapping) not in _DICTS or name not in ("keys", "values", "items"):
             raise Unkept("no dict")
-        return getattr(dict, name)(mapping)
+        return getattr(type(mapping), name)(mapping)
 
     # Arrays --------------------------------------------------------------------------------------------------------------------
 
@@ -472,6 +475,26 @@ class Builders:
         for number, member in enumerate(members):
             flat[number] = member
         array.flags.writeable = bool(is_writable)
+
+    def values(self) -> Any:
+        """Make what pandas' objects hold in common that share values until one of them is changed."""
+        return BlockValuesRefs()
+
+    def fill_sharing(self, owner: Any, state: tuple[Any, ...]) -> None:
+        """Make the blocks of a table, or an index, share their values with others: a change of them makes a copy first."""
+        shared, own = state
+        if type(owner) is SingleBlockManager:
+            owner.__setstate__(own)
+        is_index = isinstance(owner, pd.Index)
+        if not is_index and type(owner) not in (BlockManager, SingleBlockManager):
+            raise Unkept("no table")
+        for each, held in zip((owner,) if is_index else owner.blocks, shared, strict=True):
+            if type(held) is BlockValuesRefs and is_index:
+                owner._references = held
+                held.add_index_reference(owner)
+            elif type(held) is BlockValuesRefs:
+                each.refs = held
+                held.add_reference(each)
 
     def typed(self, code: str, data: bytes) -> Any:
         """The language's `array.array`."""

@@ -20,6 +20,7 @@ MAKERS: Final[Mapping[str, tuple[str, str]]] = {
     "async_context_manager": ("contextlib", "asynccontextmanager"),
     "in_context": ("contextlib", "ContextDecorator.__call__"),
     "in_async_context": ("contextlib", "AsyncContextDecorator.__call__"),
+    "look_up": ("byref_sandbox.language.inspecting", "public_look_up"),
     "set_output": ("sklearn.utils._set_output", "_wrap_method_output"),
 }
 """Modules and names of the makers. None of them calls what it is given; each returns the one function that is inside it."""

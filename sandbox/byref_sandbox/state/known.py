@@ -92,6 +92,7 @@ TAKEN_APART: Final = {
     "pandas._libs.sparse": "IntIndex BlockIndex",
     "pandas.core.internals.blocks": "NumpyBlock ExtensionBlock DatetimeLikeBlock NDArrayBackedExtensionBlock",
     "pandas.core.internals.managers": "BlockManager SingleBlockManager",
+    "pandas.io.formats.printing": "PrettyDict",
     "pandas.tseries.frequencies": "BaseOffset",
     "pandas.tseries.holiday": "Holiday",
     "pyarrow.lib": """ChunkedArray Buffer ResizableBuffer DataType DictionaryType ListType LargeListType StructType MapType
@@ -188,7 +189,8 @@ class Known:
         """The code of functions that a library makes of those of the code, and the name of what makes them."""
         self.settings = settings.before()
         logging: Any = language._modules.facades["logging"]
-        self.taken_apart |= self.drawn | {logging.StreamHandler}
+        paths: Any = language._modules.facades["pathlib"]
+        self.taken_apart |= self.drawn | {logging.StreamHandler, paths.Path}
         by_name |= drawn | _found(_PARTS)
         for name, facade in language._modules.facades.items():
             by_name |= _of_facade(name, facade)

@@ -30,6 +30,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pandas as pd
+from pandas._libs.internals import BlockValuesRefs
+from pandas.core.internals.managers import BlockManager, SingleBlockManager
 
 from byref_sandbox.code.words import words
 from byref_sandbox.language import logs, styles, typed
@@ -59,12 +62,14 @@ _bases_of: Callable[[type], tuple[type, ...]] = type.__dict__["__bases__"].__get
 _name_of: Callable[[type], str] = type.__dict__["__name__"].__get__
 _qualname_of: Callable[[type], str] = type.__dict__["__qualname__"].__get__
 _look_up = object.__getattribute__
-_DICT_VIEWS: Final = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+_DICT_VIEWS: Final = {
+    type(getattr(made, name)()): name for made in ({}, collections.OrderedDict()) for name in ("keys", "values", "items")
+}
 _MADE_ANEW: Final = words("""__dict__ __weakref__ _abc_impl __abstractmethods__ __slots__ __dataclass_fields__ __dataclass_params__
     __orig_bases__ __parameters__ __static_attributes__ __firstlineno__ __annotate__ __annotate_func__
     __annotations_cache__ __annotations__ __classcell__ __classdictcell__ __conditional_annotations__ __total__
     __required_keys__ __optional_keys__ __readonly_keys__ __mutable_keys__ __closed__ __extra_items__ _is_protocol
-    __type_params__ _is_runtime_protocol __callable_proto_members_only__ __non_callable_proto_members__""")
+    __slotnames__ __type_params__ _is_runtime_protocol __callable_proto_members_only__ __non_callable_proto_members__""")
 """Names that making a class puts into its namespace."""
 _NAMEDTUPLE: Final = words(
     "_fields _field_defaults _make _replace _asdict __getnewargs__ __replace__ __new__ __repr__ __match_args__"
@@ -254,7 +259,8 @@ class Writer(pickle.Pickler):
         if kind.__module__ in ("pytz", "pytz.tzfile") and issubclass(kind, datetime.tzinfo):
             return BUILDERS["old_zone"], obj.__reduce__()[1]
         if kind in known.taken_apart or kind is pickle.PickleBuffer:
-            return NotImplemented
+            has_values = issubclass(kind, (BlockManager, SingleBlockManager, pd.Index)) and kind is not pd.RangeIndex
+            return self._sharing(obj) if has_values else NotImplemented
         if self._is_mixed(kind):
             return NotImplemented
         if issubclass(kind, np.generic) and kind.__module__ == "numpy":
@@ -310,6 +316,16 @@ class Writer(pickle.Pickler):
         if root.dtype.hasobject != array.dtype.hasobject or not root.flags.forc:
             return False
         return id(root) in self._roots or root.nbytes <= max(_SMALL_ROOT_BYTES, _MAX_ROOT_TIMES * array.nbytes)
+
+    def _sharing(self, owner: Any) -> Any:
+        """Take a table's blocks or an index apart, with who shares their values until one of them is changed."""
+        blocks = [owner] if isinstance(owner, pd.Index) else owner.blocks
+        held = [each._references if each is owner else each.refs for each in blocks]
+        shared = [each if each is not None and each.has_reference() else None for each in held]
+        if not any(shared):
+            return NotImplemented
+        make, arguments, *state = owner.__reduce_ex__(5)
+        return make, arguments, (shared, state[0] if state else None), None, None, BUILDERS["fill_sharing"]
 
     # Functions and classes -----------------------------------------------------------------------------------------------------
 
@@ -466,6 +482,7 @@ class Writer(pickle.Pickler):
             return self._filled(obj, cls, BUILDERS["instance"], (cls,), attributes)
         if issubclass(cls, BaseException):
             arguments = BaseException.__dict__["args"].__get__(obj)
+            attributes |= _beside_arguments(obj)
             more: tuple[Any, ...] = tuple(BaseException.__dict__[n].__get__(obj) for n in _ERROR_PARTS)
             return self._later(obj, BUILDERS["error"], (cls, arguments), BUILDERS["fill_error"], (attributes, more))
         for base in FIXED:
@@ -597,6 +614,12 @@ _DIALECT: Final = (
     "strict",
 )
 _ERROR_PARTS: Final = ("__cause__", "__context__", "__suppress_context__")
+_BESIDE_ARGUMENTS: Final[dict[type, tuple[str, ...]]] = {
+    OSError: ("filename", "filename2"),
+    ImportError: ("name", "path"),
+    NameError: ("name",),
+    AttributeError: ("name",),
+}
 
 
 _strided: Any = np.lib.stride_tricks.as_strided(np.zeros(1))
@@ -670,6 +693,13 @@ def _check_payloads(cls: Any) -> None:
 def _payload(obj: Any, base: Any) -> Any:
     """Return what an instance of a class that is made from a plain type is as that type."""
     return base(base.__iter__(obj)) if base in (tuple, frozenset) else base.__getnewargs__(obj)[0]
+
+
+def _beside_arguments(error: BaseException) -> dict[str, Any]:
+    """Return what the constructors of Python's own errors set beside their arguments: `OSError(2, "no such file", "a.csv").filename`."""
+    kinds = [each for each in _BESIDE_ARGUMENTS if isinstance(error, each)]
+    found = {name: _held(kind, name).__get__(error) for kind in kinds for name in _BESIDE_ARGUMENTS[kind]}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _is_undefined_function(kind: type) -> bool:
@@ -746,6 +776,7 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     type(csv.writer(io.StringIO())): Writer._csv_writer,
     styles.Styler: Writer._styler,
     functools._lru_cache_wrapper: lambda _w, f: (BUILDERS["lru"], (f.__wrapped__, f.cache_parameters())),
+    BlockValuesRefs: lambda _w, _r: (BUILDERS["values"], ()),
     re.Match: lambda _w, m: (BUILDERS["match"], (m.re, m.string, m.span(), m.pos, m.endpos)),
     zoneinfo.ZoneInfo: lambda _w, z: (BUILDERS["zone"], (_key_of(z),)),
     typed.array: lambda _w, a: (BUILDERS["typed"], (a.typecode, real_array.array.tobytes(a._items))),

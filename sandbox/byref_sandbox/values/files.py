@@ -11,6 +11,7 @@ from byref_sandbox.outcome import MAX_FILE_NAME_CHARS, MAX_FILES, File
 
 _NAMED: Final = re.compile(
     r"\b(?:open|Path|(?:read|to)_(?:csv|json|table|fwf|html|string|markdown|latex|excel)|ExcelFile|loadtxt|genfromtxt|savetxt"
+    r"|read_text|read_bytes|write_text|write_bytes|iterdir|rglob|exists|is_file|is_dir|touch|unlink|mkdir"
     r"|os|glob|shutil|tempfile|sqlite3|gzip|bz2|lzma|zipfile|configparser|codecs|ElementTree|np\.(?:load|save)\w*)\b"
 )
 _MAX_REASON_CHARS = 300
