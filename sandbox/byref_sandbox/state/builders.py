@@ -27,8 +27,6 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from pandas._libs.internals import BlockValuesRefs
-from pandas.core.internals.managers import BlockManager, SingleBlockManager
 from pandas.tseries import holiday
 
 from byref_sandbox.language import names, styles, typed
@@ -36,6 +34,11 @@ from byref_sandbox.language.policy import Language
 from byref_sandbox.state import drawings, helpers
 from byref_sandbox.state.codes import Code, Codes, Unkept
 
+_managers: Any = importlib.import_module("pandas.core.internals.managers")
+MANAGERS: Final[tuple[Any, ...]] = (_managers.BlockManager, _managers.SingleBlockManager)
+"""What the tables and columns of pandas hold their values in."""
+SharedValues: Final[Any] = importlib.import_module("pandas._libs.internals").BlockValuesRefs
+"""What those of them hold in common that share values until one of them is changed."""
 FIXED: Final[tuple[type, ...]] = (bool, int, float, str, bytes, tuple, frozenset)
 """Base classes of the code's classes whose value is given when an instance is made."""
 PAYLOADS: Final[tuple[type, ...]] = (dict, list, set, collections.deque)
@@ -478,21 +481,21 @@ class Builders:
 
     def values(self) -> Any:
         """Make what pandas' objects hold in common that share values until one of them is changed."""
-        return BlockValuesRefs()
+        return SharedValues()
 
     def fill_sharing(self, owner: Any, state: tuple[Any, ...]) -> None:
         """Make the blocks of a table, or an index, share their values with others: a change of them makes a copy first."""
         shared, own = state
-        if type(owner) is SingleBlockManager:
+        if type(owner) in MANAGERS and own is not None:
             owner.__setstate__(own)
         is_index = isinstance(owner, pd.Index)
-        if not is_index and type(owner) not in (BlockManager, SingleBlockManager):
+        if not is_index and type(owner) not in MANAGERS:
             raise Unkept("no table")
         for each, held in zip((owner,) if is_index else owner.blocks, shared, strict=True):
-            if type(held) is BlockValuesRefs and is_index:
+            if type(held) is SharedValues and is_index:
                 owner._references = held
                 held.add_index_reference(owner)
-            elif type(held) is BlockValuesRefs:
+            elif type(held) is SharedValues:
                 each.refs = held
                 held.add_reference(each)
 

@@ -31,15 +31,22 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pandas._libs.internals import BlockValuesRefs
-from pandas.core.internals.managers import BlockManager, SingleBlockManager
 
 from byref_sandbox.code.words import words
 from byref_sandbox.language import logs, styles, typed
 from byref_sandbox.language.facades import Facade, facade_name
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.state import drawings, helpers
-from byref_sandbox.state.builders import BUILDERS, FIXED, LAYOUTS, PAYLOADS, check_names, type_of_layout
+from byref_sandbox.state.builders import (
+    BUILDERS,
+    FIXED,
+    LAYOUTS,
+    MANAGERS,
+    PAYLOADS,
+    SharedValues,
+    check_names,
+    type_of_layout,
+)
 from byref_sandbox.state.codes import Code, Codes, Unkept
 from byref_sandbox.state.known import MATPLOTLIB, Known
 
@@ -63,7 +70,9 @@ _name_of: Callable[[type], str] = type.__dict__["__name__"].__get__
 _qualname_of: Callable[[type], str] = type.__dict__["__qualname__"].__get__
 _look_up = object.__getattribute__
 _DICT_VIEWS: Final = {
-    type(getattr(made, name)()): name for made in ({}, collections.OrderedDict()) for name in ("keys", "values", "items")
+    type(getattr(kind(), name)()): name
+    for kind in (dict[Any, Any], collections.OrderedDict[Any, Any])
+    for name in ("keys", "values", "items")
 }
 _MADE_ANEW: Final = words("""__dict__ __weakref__ _abc_impl __abstractmethods__ __slots__ __dataclass_fields__ __dataclass_params__
     __orig_bases__ __parameters__ __static_attributes__ __firstlineno__ __annotate__ __annotate_func__
@@ -259,7 +268,7 @@ class Writer(pickle.Pickler):
         if kind.__module__ in ("pytz", "pytz.tzfile") and issubclass(kind, datetime.tzinfo):
             return BUILDERS["old_zone"], obj.__reduce__()[1]
         if kind in known.taken_apart or kind is pickle.PickleBuffer:
-            has_values = issubclass(kind, (BlockManager, SingleBlockManager, pd.Index)) and kind is not pd.RangeIndex
+            has_values = issubclass(kind, (*MANAGERS, pd.Index)) and kind is not pd.RangeIndex
             return self._sharing(obj) if has_values else NotImplemented
         if self._is_mixed(kind):
             return NotImplemented
@@ -319,8 +328,7 @@ class Writer(pickle.Pickler):
 
     def _sharing(self, owner: Any) -> Any:
         """Take a table's blocks or an index apart, with who shares their values until one of them is changed."""
-        blocks = [owner] if isinstance(owner, pd.Index) else owner.blocks
-        held = [each._references if each is owner else each.refs for each in blocks]
+        held = [owner._references] if issubclass(type(owner), pd.Index) else [block.refs for block in owner.blocks]
         shared = [each if each is not None and each.has_reference() else None for each in held]
         if not any(shared):
             return NotImplemented
@@ -447,7 +455,7 @@ class Writer(pickle.Pickler):
         ):
             return True
         if params is not None and name in _DATACLASS and is_function:
-            return module is vars(dataclasses) or inside.__code__.co_filename == "<string>"
+            return module is vars(dataclasses) or inspect.unwrap(inside).__code__.co_filename == "<string>"
         if how == "enum":
             is_for_enum = name[:1] == name[-1:] == "_" and (name[:2] != "__" or name in _ENUM)
             return name in options["members"] or module is vars(enum) or (is_for_enum and not is_function)
@@ -776,7 +784,7 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     type(csv.writer(io.StringIO())): Writer._csv_writer,
     styles.Styler: Writer._styler,
     functools._lru_cache_wrapper: lambda _w, f: (BUILDERS["lru"], (f.__wrapped__, f.cache_parameters())),
-    BlockValuesRefs: lambda _w, _r: (BUILDERS["values"], ()),
+    SharedValues: lambda _w, _r: (BUILDERS["values"], ()),
     re.Match: lambda _w, m: (BUILDERS["match"], (m.re, m.string, m.span(), m.pos, m.endpos)),
     zoneinfo.ZoneInfo: lambda _w, z: (BUILDERS["zone"], (_key_of(z),)),
     typed.array: lambda _w, a: (BUILDERS["typed"], (a.typecode, real_array.array.tobytes(a._items))),
