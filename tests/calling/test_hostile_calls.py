@@ -377,14 +377,21 @@ LEFT = {
 }
 
 
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(what, marks=() if what in ("a function", "bound arguments", "an awaitable") else pytest.mark.slow)
+        for what in LEFT
+    ],
+)
 def test_no_function_stays_in_a_session_beyond_its_run(
-    opened: Callable[..., Session], local: Engine, tenant: str, bank: Bank
+    opened: Callable[..., Session], local: Engine, tenant: str, bank: Bank, what: str
 ) -> None:
     """Names that a run leaves may hold the name of a function: only a run that has functions can call it."""
-    for number, (what, (code, use)) in enumerate(LEFT.items()):
-        assert not run(opened(f"left {number}"), code).is_error, what
-        alone = local.session(f"left {number}", tenant=tenant)  # the same conversation, without functions
-        assert run(alone, use).is_error, what
+    code, use = LEFT[what]
+    assert not run(opened("left"), code).is_error
+    alone = local.session("left", tenant=tenant)  # the same conversation, without functions
+    assert run(alone, use).is_error
     assert bank.asked == []
 
 

@@ -153,6 +153,27 @@ def test_code_calls_the_hosts_tools_that_a_pattern_names(make: Callable[..., Dri
     assert kinds == [*[("call", "search_orders")] * 3, ("reply", "code_interpreter")]
 
 
+def list_late() -> list[dict[str, Any]]:
+    """List the orders that are late."""
+    return BIG["orders"][:120]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_output_that_was_read_whole_goes_by_name_into_another_tool(make: Callable[..., Driver], name: str) -> None:
+    taken: list[Any] = []
+
+    def close(orders: list[dict[str, Any]]) -> str:
+        """Close orders."""
+        taken.append(orders)
+        return f"{len(orders)} closed"
+
+    talk = Talk([list_late, close], [[("list_late", {})], [("close", {"orders": "$list_late"})]])
+    heard = make(name).ran(talk)
+    assert said(heard["call_0_0"].text) == taken[0] == list_late()
+    assert heard["call_1_0"].text == "120 closed"
+    assert heard.written["call_1_0"] == {"orders": "$list_late"}
+
+
 SMALL: dict[str, Any] = {
     "numbers": [1, 2],
     "text": '{"not": "parsed"}',

@@ -18,15 +18,29 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, bindparam, exists, func, null, or_, select, text, union_all, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    null,
+    or_,
+    select,
+    text,
+    union_all,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import aliased
 
+from byref.artifacts import variables
 from byref.artifacts.store import is_live
 from byref.db.database import keeps_snapshot
 from byref.db.sums import BYTES, Bytes
@@ -60,6 +74,13 @@ class Excess:
         return f"the {whose} would have {self.value:,} bytes stored, more than {self.reason}={self.limit:,} allows"
 
 
+class Came(NamedTuple):
+    """What a session has stored since its kept sum: an upper bound of the bytes, and the number of rows."""
+
+    bytes: int
+    rows: int
+
+
 class Owner(NamedTuple):
     """The session and tenant that store payloads; quotas are checked for both, and logged with their names."""
 
@@ -76,19 +97,22 @@ def excess(
     *,
     is_locked: bool = False,
     kept: Bytes | None = None,
+    came: Came | None = None,
 ) -> Excess | None:
     """Return and log the quota that storing these payloads (size by digest) would exceed; None if there is room.
 
     Under the session's lock (`is_locked`) a new count is kept with the session, so that the next call need not count.
-    `kept` is the sum in the session's row, if the caller has read it already.
+    `kept` is the sum in the session's row, and `came` what was stored since, if the caller has read them already.
     """
-    bounds: tuple[tuple[_Whole, int | str, int | None, Reason, Bytes | None], ...] = (
-        (_SESSION, owner.session_row, policy.max_session_bytes, "max_session_bytes", kept),
-        (_TENANT, owner.tenant, policy.max_tenant_bytes, "max_tenant_bytes", None),
+    bounds: tuple[tuple[_Whole, int | str, int | None, Reason, Bytes | None, Came | None], ...] = (
+        (_SESSION, owner.session_row, policy.max_session_bytes, "max_session_bytes", kept, came),
+        (_TENANT, owner.tenant, policy.max_tenant_bytes, "max_tenant_bytes", None, None),
     )
-    for whole, about, limit, reason, known in bounds:
+    for whole, about, limit, reason, known, since in bounds:
         if limit is not None:
-            stored = _stored(connection, whole, about, owner.tenant, adding, limit, is_locked=is_locked, known=known)
+            stored = _stored(
+                connection, whole, about, owner.tenant, adding, limit, is_locked=is_locked, known=known, since=since
+            )
             if stored[0] > limit:
                 found = Excess(reason, stored[0], limit, stored[1])
                 log(found.reason, str(found), owner)
@@ -194,6 +218,7 @@ def _stored(
     *,
     is_locked: bool,
     known: Bytes | None,
+    since: Came | None,
 ) -> tuple[int, bool]:
     """Return the bytes that would be stored, or an upper bound if even that is within the limit; and whether they were known.
 
@@ -201,7 +226,7 @@ def _stored(
     the rows since, which is enough for most sessions; the kept sum and the exact bytes since; a new count of everything.
     """
     known, more = known or _known(connection, whole, about), sum(adding.values())
-    came, rows = connection.execute(whole.most_came, _since(about, known)).one()
+    came, rows = since or connection.execute(whole.most_came, _since(about, known)).one()
     is_long = is_locked and rows > whole.most_since
     if not is_long and known.stored + came + more <= limit:
         return int(known.stored + came + more), True
@@ -218,6 +243,21 @@ def _stored(
     of_these = {**_whose(about), "of_tenant": tenant, "adding": list(adding)}
     there = int(connection.execute(whole.there, of_these).scalar() or 0)
     return at_most + more - there, is_known or is_locked
+
+
+def came_and_named(
+    connection: Connection, session_row: int, kept: Bytes, names: Collection[str]
+) -> tuple[Came, set[str]] | None:
+    """Return what the session has stored since the sum `kept`, and those of the names that are bound in it.
+
+    One statement looks for both; None if there are too many names for it.
+    """
+    named = variables.few(session_row, names)
+    if named is None:
+        return None
+    rows = connection.execute(_CAME_AND_NAMED, _since(session_row, kept) | named).all()
+    [came] = (Came(int(row.bytes), row.rows) for row in rows if row.name is None)
+    return came, {row.name for row in rows if row.name is not None}
 
 
 def _known(connection: Connection, whole: _Whole, about: int | str) -> Bytes:
@@ -380,6 +420,12 @@ _TENANT = _Whole(
     last=_last_of_tenant,
     keep=_keep_of_tenant,
     most_since=2 * _IN_FLIGHT,
+)
+_CAME = _SESSION.most_came.subquery()
+_BOUND = variables.ANY_OF_FEW.subquery()
+_CAME_AND_NAMED = union_all(
+    select(null().label("name"), *(column.label(name) for column, name in zip(_CAME.c, Came._fields, strict=True))),
+    select(_BOUND.c.name, literal_column("0"), literal_column("0")),
 )
 _OLDER = select(
     *(

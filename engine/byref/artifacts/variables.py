@@ -271,30 +271,51 @@ _NAMED = select(VariableRow.name).where(VariableRow.session_id == bindparam("of_
 _ANY = _NAMED.where(VariableRow.name.in_(bindparam("names", expanding=True)))
 _FEW = ("name_0", "name_1", "name_2", "name_3")
 """Parameters for one or two names and their numbered ones. They are separate because SQLAlchemy expands a list at each execution."""
-_ANY_OF_FEW = _NAMED.where(VariableRow.name.in_([bindparam(name) for name in _FEW]))
+ANY_OF_FEW = _NAMED.where(VariableRow.name.in_([bindparam(name) for name in _FEW]))
+"""Selects those of `few` names that are bound in a session."""
+
+
+def few(session_row: int, names: Collection[str]) -> dict[str, Any] | None:
+    """Return the parameters of `ANY_OF_FEW`; None if there are too many names, or none."""
+    if not 0 < len(names) <= len(_FEW):
+        return None
+    return {"of_session": session_row, **dict(zip_longest(_FEW, names, fillvalue=next(iter(names))))}
 
 
 def in_use(connection: Connection, session_row: int, names: Collection[str]) -> set[str]:
     """Return those of the names that are bound in the session, also to artifacts that have expired but were not swept."""
-    whose = {"of_session": session_row}
-    if 0 < len(names) <= len(_FEW):
-        few = whose | dict(zip_longest(_FEW, names, fillvalue=next(iter(names))))
-        return set(connection.execute(_ANY_OF_FEW, few).scalars())
+    if (about := few(session_row, names)) is not None:
+        return set(connection.execute(ANY_OF_FEW, about).scalars())
     return {
         name
         for some in store.batched(set(names))
-        for name in connection.execute(_ANY, whose | {"names": some}).scalars()
+        for name in connection.execute(_ANY, {"of_session": session_row, "names": some}).scalars()
     }
 
 
-def free(connection: Connection, session_row: int, wanted: Sequence[str], also: Collection[str] = ()) -> list[str]:
+def near(session_row: int, wanted: Collection[str]) -> list[str]:
+    """Return the names whose use tells, in most cases, which names are `free`: these, and their probable next numbers."""
+    last = {name: _given.get((session_row, name), 1) for name in wanted}
+    numbered = [f"{name}_{number}" for name in last for number in (last[name], last[name] + 1) if number > 1]
+    return [*last, *numbered]
+
+
+def free(
+    connection: Connection,
+    session_row: int,
+    wanted: Sequence[str],
+    also: Collection[str] = (),
+    *,
+    known: Collection[str] | None = None,
+) -> list[str]:
     """Return the names, each with a free number (`users_2`) if it is taken in the session or is in `also`.
 
-    If the numbers in use have no gaps, it is the first free one, however many there are.
+    If the numbers in use have no gaps, it is the first free one, however many there are. `known` are those of the names
+    `near` that are bound, if the caller has looked under the session's lock.
     """
     last = {name: _given.get((session_row, name), 1) for name in wanted}
-    near = [f"{name}_{number}" for name in last for number in (last[name], last[name] + 1) if number > 1]
-    used, names = {*also, *in_use(connection, session_row, [*wanted, *near])}, []
+    bound = in_use(connection, session_row, near(session_row, wanted)) if known is None else known
+    used, names = {*also, *bound}, []
     for name in wanted:
         chosen = name if name not in used else _numbered(connection, session_row, name, used, last[name])
         used.add(chosen)

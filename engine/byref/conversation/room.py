@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from byref.artifacts import quotas, staging
 from byref.artifacts.names import digest_of
-from byref.artifacts.quotas import Excess, Owner
+from byref.artifacts.quotas import Came, Excess, Owner
 from byref.artifacts.staging import Content, Staged
 from byref.conversation.scope import Scope
 from byref.db.sums import Bytes
@@ -41,10 +41,14 @@ def check(scope: Scope, adding: Mapping[bytes, int]) -> None:
 
 
 def excess_within(
-    connection: Connection, scope: Scope, adding: Mapping[bytes, int], kept: Bytes | None = None
+    connection: Connection,
+    scope: Scope,
+    adding: Mapping[bytes, int],
+    kept: Bytes | None = None,
+    came: Came | None = None,
 ) -> Excess | None:
-    """Do what `excess` does under the session's lock; `kept` is the sum in its row, if the caller knows it."""
-    return quotas.excess(connection, scope.policy, owner_of(scope), adding, is_locked=True, kept=kept)
+    """Do what `excess` does under the session's lock; `kept` and `came` are as in `quotas.excess`."""
+    return quotas.excess(connection, scope.policy, owner_of(scope), adding, is_locked=True, kept=kept, came=came)
 
 
 def check_within(connection: Connection, scope: Scope, adding: Mapping[bytes, int]) -> None:

@@ -1,7 +1,7 @@
 """Writes small results into the ledger after the client has received them.
 
 A result below the lowest limit of every gate passes unchanged, whatever the ledger says, so the client need not wait for the
-database.
+database. One that may be kept as a variable is written first: the next call may name it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def _done(work: Callable[[], Awaitable[Any]]) -> None:
 
 
 def passes_surely(policy: Policy, tool: str, raw: dict[str, Any]) -> bool:
-    """Tell whether a result is too small for every gate, judged by the policy alone, without a look at the session."""
+    """Tell whether a result is too small for every gate and to be kept, judged by the policy alone, without the session."""
     own = policy.for_tool(tool)
     try:
         size = len(dump(raw).encode())
@@ -66,5 +66,5 @@ def passes_surely(policy: Policy, tool: str, raw: dict[str, Any]) -> bool:
         return False
     # A token has at least one byte, so a size in bytes below the limit in tokens is below it in tokens too.
     tokens = own.truncate_tokens if raw.get("isError") is True else own.max_result_tokens
-    limits = (own.min_threshold_bytes, own.max_output_bytes, tokens)
+    limits = (own.min_threshold_bytes, own.max_output_bytes, tokens, own.keep_tokens)
     return all(limit is None or size < limit for limit in limits) and not is_reshaped(policy, tool, raw)

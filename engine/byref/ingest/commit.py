@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from byref.accounting import ledger
-from byref.artifacts import variables
+from byref.artifacts import quotas, variables
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
 from byref.content import formats
@@ -101,12 +101,14 @@ class _Transaction:
         self._outlook = outlook
         self._stage = stage
         self._variables: list[Variable] = []
+        self._bound: set[str] | None = None
+        """Those of the names near the wanted ones that are bound, if they were looked up with the quota."""
 
     def run(self) -> Result:
         """Lock the session, check the plan and write; return the result."""
         connection, scope, plan = self._connection, self._scope, self._plan
         # If the tokens are known before the lock, taking the step reserves them too, which saves a statement.
-        is_certain = not plan.replacements and not plan.needs_headroom
+        is_certain = not plan.replacements
         self._turn = ledger.take_step(connection, scope.row, self._prepared.tokens if is_certain else 0)
         self._check()
         plan = self._plan  # `_check` may have replaced it
@@ -168,23 +170,27 @@ class _Transaction:
             if given.seen != plan.seen:
                 raise Replan("forgotten")
         if artifacts := plan.artifacts:
-            excess = room.excess_within(connection, self._scope, sizes(artifacts), turn.bytes)
+            near = variables.near(self._scope.row, self._wanted(artifacts))
+            bounded = self._scope.policy.max_session_bytes is not None
+            looked = quotas.came_and_named(connection, self._scope.row, turn.bytes, near) if bounded else None
+            came, self._bound = looked or (None, None)
+            excess = room.excess_within(connection, self._scope, sizes(artifacts), turn.bytes, came)
             if excess is not None:
                 raise Replan("quota", excess=excess)
+
+    def _wanted(self, several: Sequence[PlannedArtifact]) -> list[str]:
+        """Return the names for all parts. Where code calls a function of such a name, the name stays the function's."""
+        called = {function.name for function in self._scope.functions}
+        wanted = (part.wanted for planned in several for part in planned.parts)
+        return [f"{name}_result" if name in called else name for name in wanted]
 
     def _publish(self, several: Sequence[PlannedArtifact]) -> list[Artifact]:
         """Make artifacts of the staged bytes and bind their variables."""
         if not several:
             return []
         connection, scope, step = self._connection, self._scope, self._turn.step
-        # Where code calls a function of that name, the name stays the function's.
-        called = {function.name for function in scope.functions}
-        wanted = [
-            f"{part.wanted}_result" if part.wanted in called else part.wanted
-            for planned in several
-            for part in planned.parts
-        ]
-        free = iter(variables.free(connection, scope.row, wanted))
+        mine = [variable.name for variable in self._variables]
+        free = iter(variables.free(connection, scope.row, self._wanted(several), mine, known=self._bound))
         artifacts: list[Artifact] = []
         for planned in several:
             named = list(zip(islice(free, len(planned.parts)), planned.parts, strict=True))

@@ -304,7 +304,10 @@ FLOODS: dict[str, Callable[[int], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("kind", FLOODS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow if "between" in kind or "that wait" in kind else ()) for kind in FLOODS],
+)
 def test_a_flood_ends_the_run_in_bounded_memory(kind: str) -> None:
     line = Line(Recorder())
     tracemalloc.start()
