@@ -25,6 +25,7 @@ PINNED = {
     Engine: "(url='sqlite:///byref.db', *, create=None, policy=None, blobs=None, interpreter=None, jail='full', counter=None, models=None, schema=None, durability='normal', telemetry=None, modules=(), functions=())",
     Engine.session: "(id, *, tenant='default', model=None, context_window=None, policy=None, tools=None, functions=None, db=None)",
     Engine.sessions: "(tenant='default', *, after=None, limit=None)",
+    Engine.pending: "(tenant='default', *, limit=None)",
     Engine.tenants: "(*, after=None, limit=None)",
     Engine.delete_session: "(id, *, tenant='default')",
     Engine.delete_tenant: "(tenant)",

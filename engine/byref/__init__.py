@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from byref.conversation.interpreters import Interpreter
     from byref.conversation.lifecycle import Swept
     from byref.conversation.listing import SessionInfo, TenantInfo
-    from byref.conversation.result import Pending, Result, ToolReply
+    from byref.conversation.result import Pending, PendingRun, Result, ToolReply
     from byref.engine import Engine
     from byref.errors import (
         ArtifactMissing,
@@ -61,6 +61,7 @@ __all__ = [
     "ModelInfo",
     "Models",
     "Pending",
+    "PendingRun",
     "Policy",
     "Price",
     "QuotaExceeded",
@@ -116,7 +117,7 @@ _HOMES = {
     "calling.submodels": ("model_function",),
     "functions": ("Function",),
     "policy": ("Policy", "ToolPolicy"),
-    "conversation.result": ("Pending", "Result", "ToolReply"),
+    "conversation.result": ("Pending", "PendingRun", "Result", "ToolReply"),
     "conversation.interpreters": ("Interpreter",),
     "session": ("HistoryEntry", "Session"),
     "accounting.telemetry": ("Telemetry",),

@@ -32,7 +32,7 @@ from byref.artifacts.variables import Variable
 from byref.conversation.interpreters import Interpreter
 from byref.conversation.lifecycle import Swept
 from byref.conversation.listing import SessionInfo, TenantInfo
-from byref.conversation.result import Format, Pending, Result, ToolReply
+from byref.conversation.result import Format, Pending, PendingRun, Result, ToolReply
 from byref.db.database import Database, Durability
 from byref.db.tables import GRACE
 from byref.engine import Engine
@@ -190,6 +190,10 @@ class AsyncEngine:
     ) -> list[SessionInfo]:
         """As `Engine.sessions`."""
         return await self._call(None, lambda: self._open().sessions(tenant, after=after, limit=limit))
+
+    async def pending(self, tenant: str | None = "default", *, limit: int | None = None) -> list[PendingRun]:
+        """As `Engine.pending`."""
+        return await self._call(None, lambda: self._open().pending(tenant, limit=limit))
 
     async def tenants(self, *, after: str | None = None, limit: int | None = None) -> list[TenantInfo]:
         """As `Engine.tenants`."""

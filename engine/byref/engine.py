@@ -21,11 +21,12 @@ from byref.accounting.telemetry import Telemetry
 from byref.accounting.tokens import SampledCounter, TokenCounter
 from byref.artifacts.learning import Learning, learned
 from byref.artifacts.uses import Uses
+from byref.calling import approvals
 from byref.conversation import clearing, lifecycle, listing
 from byref.conversation.interpreters import Interpreter, check_interpreter, modules_of
 from byref.conversation.lifecycle import Opened, Swept
 from byref.conversation.listing import SessionInfo, TenantInfo
-from byref.conversation.result import Format
+from byref.conversation.result import Format, PendingRun
 from byref.conversation.scope import Host, Scope, join
 from byref.db import discards
 from byref.db.database import Database, Durability, retried
@@ -302,6 +303,18 @@ class Engine:
             raise ConfigurationError(f"after={shown(after)}: no conversation of this list, or none any more")
         return found
 
+    def pending(self, tenant: str | None = "default", *, limit: int | None = None) -> list[PendingRun]:
+        """Return a tenant's runs of code that wait for approvals, oldest first; None means all tenants.
+
+        At most `limit` of them, and never more than 1,000: those that are decided make room for the others.
+
+        Raises:
+            ConfigurationError: `limit` is not a valid number.
+        """
+        whose = None if tenant is None else lifecycle.check_id("tenant", tenant)
+        most = check_limit(limit)
+        return self._database.read(lambda connection: approvals.runs(connection, whose, most))
+
     def tenants(self, *, after: str | None = None, limit: int | None = None) -> list[TenantInfo]:
         """Return the tenants that have conversations, ordered by name, each with its stored bytes, tokens and cost.
 
@@ -464,6 +477,8 @@ def _behind(tenant: str | None, after: object) -> tuple[str, str] | None:
 def _seeded(policy: Policy, tool: str, known: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the schema that is known of a tool, with what the policy says of it."""
     seed = policy.tool(tool).schema
+    if not policy.for_tool(tool).learn:
+        known = None
     if seed is None:
         return known
     given: dict[str, Any] = json.loads(json.dumps(seed))

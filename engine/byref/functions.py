@@ -9,6 +9,7 @@ import json
 import keyword
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
@@ -25,7 +26,16 @@ _TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean"
 
 Approval = bool | Callable[[Mapping[str, Any]], bool]
 """Whether a call needs somebody's approval; a predicate decides by its arguments."""
+is_approved: ContextVar[bool] = ContextVar("byref_is_approved", default=False)
+"""Whether the call that is made was approved: of a function that raises `NeedsApproval`."""
 ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
+
+
+class NeedsApproval(PermissionError):
+    """A function whose framework says only while it is called that it needs approval raises this: the call waits then.
+
+    It has done nothing yet, because it is called again when it is approved.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from google.adk.sessions import DatabaseSessionService, InMemorySessionService
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
@@ -303,3 +304,60 @@ def test_a_result_of_mcp_is_stored_once(engine: Engine) -> None:
     asyncio.run(ask(ByrefPlugin(engine, session="mcp"), model, rows, fails))
     assert read(model, "call_1")["variables"] == {"rows": "array(2000) of object(3 keys)"}
     assert read(model, "call_2") == {"error": "no such row"}
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_call_in_code_that_needs_confirmation_waits_if_the_agent_has_byrefs_tools(
+    engine: Engine, is_own: bool
+) -> None:
+    paid: list[int] = []
+
+    def pay(order: int) -> int:
+        paid.append(order)
+        return order
+
+    name = f"confirmed {is_own}"
+    code = (
+        "import asyncio\n"
+        "try:\n"
+        "    print(await asyncio.gather(pay(1), pay(2), pay(3)))\n"
+        "    pay(4)\n"
+        "except PermissionError as error:\n"
+        "    print(error)"
+    )
+    model = Scripted(turns=[[call("code_interpreter", "c1", code=code)], "Done."])
+    plugin = ByrefPlugin(engine, code_functions=["pay"])
+    tools = [FunctionTool(pay, require_confirmation=True), *(plugin.tools if is_own else [])]
+    agent = LlmAgent(name="shop", model=model, tools=tools)
+    service = InMemorySessionService()  # type: ignore[no-untyped-call]
+    runner = Runner(
+        app=App(name="shop", root_agent=agent, plugins=[plugin]), session_service=service, auto_create_session=True
+    )
+
+    async def said(*parts: types.Part) -> list[types.FunctionCall]:
+        """Send the parts; return the questions to the user."""
+        message = types.Content(role="user", parts=list(parts))
+        events = [one async for one in runner.run_async(user_id="ann", session_id=name, new_message=message)]
+        calls = [one for event in events for one in event.get_function_calls()]
+        return [one for one in calls if one.name == "adk_request_confirmation"]
+
+    def answer(question: types.FunctionCall, payload: Any, *, confirmed: bool) -> types.Part:
+        response = {"confirmed": confirmed, "payload": payload}
+        return types.Part(
+            function_response=types.FunctionResponse(id=question.id, name=question.name, response=response)
+        )
+
+    async def held() -> None:
+        questions = await said(types.Part(text="Go"))
+        if not is_own:
+            assert questions == [] and "call the tool itself" in str(read(model, "c1")) and paid == []
+            return
+        [question] = questions
+        calls = (question.args or {})["toolConfirmation"]["payload"]["calls"]
+        assert [(one["function"], one["arguments"]) for one in calls] == [("pay", {"order": n}) for n in (1, 2, 3)]
+        assert paid == []
+        decisions = {calls[1]["id"]: {"order": 20}}
+        assert await said(answer(question, decisions, confirmed=True)) == []
+        assert sorted(paid) == [1, 3, 20] and "call the tool itself" in str(read(model, "c1"))
+
+    asyncio.run(held())

@@ -565,15 +565,60 @@ def test_code_calls_the_agents_tools_through_its_tool_node(
     assert [one.tool for one in calls] == ["search_orders", "search_orders", "search_user"]
 
 
+PAY = "[pay(1), pay(2), pay(3)]"
+
+
+def pay(order: int) -> int:
+    """Pay back an order."""
+    if order < 0:
+        raise ValueError("no such order")
+    paid.append(order)
+    return order
+
+
+paid: list[int] = []
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_call_in_code_about_which_the_agent_asks_interrupts_the_graph(engine: Engine, tenant: str, mode: str) -> None:
+    paid.clear()
+    model = scripted([call("code_interpreter", code=PAY)], "Done.")
+    by = ByrefMiddleware(engine, tenant=tenant, code_functions=["pay"], code_approval=["pay"])
+    kept, config = InMemorySaver(), thread(f"{tenant} {mode}")
+
+    def ran(state: Any) -> Any:  # as another process would go on
+        return asyncio.run(run(create_agent(model, [pay], middleware=[by], checkpointer=kept), state, config, mode))
+
+    def asked() -> list[Any]:
+        state = create_agent(model, [pay], middleware=[by], checkpointer=kept).get_state(config)
+        return [one.value for one in state.interrupts]
+
+    ran(ASK)
+    [one] = asked()[0]["calls"]
+    assert (one["name"], one["args"], paid) == ("pay", {"order": 1}, [])
+    ran(Command(resume=True))  # about which call? It is asked again
+    assert [call["id"] for call in asked()[0]["calls"]] == [one["id"]] and paid == []
+    ran(Command(resume={one["id"]: True}))
+    [two] = asked()[0]["calls"]
+    assert paid == [1] and two["args"] == {"order": 2}
+    ran(Command(resume={two["id"]: {"order": "two"}}))
+    assert "order" in asked()[0]["fault"] and paid == [1]
+    ran(Command(resume={two["id"]: {"order": 20}}))
+    [three] = asked()[0]["calls"]
+    state = ran(Command(resume={three["id"]: False}))
+    assert paid == [1, 20] and not asked()
+    assert "PermissionError" in str(answers(state)["code_interpreter"].content)
+
+
 @pytest.mark.parametrize(
     ("approval", "expected"), [(None, "call the tool itself"), (["search_*"], "call the tool itself"), ([], "3")]
 )
-def test_code_does_not_call_what_a_human_in_the_loop_is_asked_about(
+def test_without_a_checkpointer_code_does_not_call_what_a_human_in_the_loop_is_asked_about(
     engine: Engine, tenant: str, approval: list[str] | None, expected: str
 ) -> None:
     model = scripted([call("code_interpreter", code=REFUSED.format("print(len(search_orders('EU')))"))], "Done.")
     by = ByrefMiddleware(engine, tenant=tenant, code_functions=["search_*"], code_approval=approval)
     asking = HumanInTheLoopMiddleware({"search_orders": True})
-    agent = create_agent(model, [search_orders], middleware=[asking, by], checkpointer=InMemorySaver())
+    agent = create_agent(model, [search_orders], middleware=[asking, by])
     given = answers(agent.invoke(ASK, thread(f"{tenant}-{expected}")))
     assert expected in str(given["code_interpreter"].content)

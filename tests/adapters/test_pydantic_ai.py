@@ -374,3 +374,39 @@ def test_code_calls_an_agents_tools_through_its_tool_manager(engine: Engine, ten
     assert "NameError" in printed[4]
     assert "search_orders(region: str, limit: int = 3)  # Find orders of a region." in described[0]
     assert len(set(described)) == 1
+
+
+def test_a_call_in_code_that_needs_approval_defers_the_code(engine: Engine, tenant: str) -> None:
+    paid: list[int] = []
+
+    def pay(order: int) -> int:
+        paid.append(order)
+        return order
+
+    def refund(ctx: RunContext[None], order: int) -> int:
+        if order == 2 and not ctx.tool_call_approved:
+            raise ApprovalRequired
+        return pay(order)
+
+    code = "import asyncio\n[await asyncio.gather(pay(1), refund(2), refund(3)), pay(4)]"
+    seen: list[list[ModelMessage]] = []
+    by: Any = Byref(engine, session="approvals", tenant=tenant, code_functions=["pay", "refund"])
+    model = scripted([call("code_interpreter", "c1", code=code)], "Done.", seen=seen)
+    tools: Any = [Tool(pay, requires_approval=True), Tool(refund)]
+    agent = Agent(model, tools=tools, capabilities=[by], output_type=[str, DeferredToolRequests])
+
+    async def held() -> str:
+        result = await agent.run("Go")
+        while isinstance(requests := result.output, DeferredToolRequests):
+            assert [one.tool_name for one in requests.approvals] == ["code_interpreter"]
+            calls = requests.metadata["c1"]["calls"]
+            waited.append([(one["function"], one["arguments"]["order"]) for one in calls])
+            decisions = {"c1": {one["id"]: False for one in calls if one["arguments"] == {"order": 4}}}
+            decided = DeferredToolResults(approvals={"c1": True}, metadata=decisions)
+            result = await agent.run(message_history=result.all_messages(), deferred_tool_results=decided)
+        return str(result.output)
+
+    waited: list[Any] = []
+    assert asyncio.run(held()) == "Done."
+    assert waited == [[("pay", 1), ("refund", 2)], [("pay", 4)]]
+    assert sorted(paid) == [1, 2, 3] and "PermissionError" in str(returns(seen[-1])["c1"].content)

@@ -115,6 +115,24 @@ def test_a_schema_that_a_host_gives_is_where_learning_begins(local: Engine, tena
             ToolPolicy(schema=wrong)  # type: ignore[arg-type]
 
 
+def test_a_policy_turns_learning_off(engine: Engine, tenant: str) -> None:
+    def get_order(n: int):  # type: ignore[no-untyped-def]
+        return {"id": n}
+
+    def opened(name: str, policy: Policy | None = None) -> Session:
+        return engine.session(name, tenant=tenant, policy=policy, functions=[get_order])
+
+    off = Policy(per_tool={"get_order": {"learn": False, "schema": {"type": "object"}}})
+    for session in (opened("one", Policy(learn=False)), opened("two", off)):
+        session.process([{"id": 1}], tool="get_order")
+        session.run("get_order(1)")
+    assert engine.tool_schema("get_order", tenant=tenant) is None
+    opened("three").process([{"id": 1}], tool="get_order")
+    assert engine.tool_schema("get_order", tenant=tenant) is not None
+    shown = [opened(name, policy).tools("mcp")[0]["description"] for name, policy in (("4", None), ("5", off))]
+    assert ["'id': int" in text for text in shown] == [True, False]
+
+
 def test_ids_and_addresses_are_not_learned() -> None:
     outputs: list[Any] = [
         {"users": {f"user-{each:05}": {"age": each, "bob@example.org": 1}}, "ann@example.org": each}

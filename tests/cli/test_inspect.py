@@ -33,6 +33,21 @@ def test_what_is_in_a_session(run: Run, users: Path) -> None:
     assert "no variable, artifact or step 'nothing'" in missing.err
 
 
+def test_code_that_waits_for_approval(run: Run) -> None:
+    def refund(order: int) -> int:
+        return order
+
+    with byref.Engine("sqlite:///byref.db") as engine:
+        session = engine.session("cli", functions=[byref.Function.of(refund, approval=True)])
+        session.call("code_interpreter", {"code": "refund(7)"}, call_id="call_1")
+    [listed] = [line.split("\t") for line in run("pending").out.splitlines()[1:]]
+    assert (listed[1:3], listed[4:]) == (["cli", "call_1"], ["refund", '{"order": 7}'])
+    [waiting] = run("pending", "--all-tenants", "--json").json
+    assert waiting["calls"][0]["id"] == listed[3] and waiting["calls"][0]["arguments"] == {"order": 7}
+    assert "pending: 1 calls of code wait for approval: refund" in run("show").err
+    assert run("pending", "--tenant", "other", "--json").json == []
+
+
 def test_a_table_inside_an_output_is_a_name_too(run: Run) -> None:
     pulls = {
         f"org/r{n}": {"data": {"pulls": [{"number": 1_000 * n + k, "title": "t"} for k in range(300)]}}

@@ -74,7 +74,7 @@ def refused(**knobs: Any) -> str:
 
 
 def test_every_knob_is_in_one_of_these_tables() -> None:
-    assert {*INTEGERS, *NUMBERS, *WORDS, *DURATIONS, "enabled", "tools", "per_tool"} == set(KNOBS)
+    assert {*INTEGERS, *NUMBERS, *WORDS, *DURATIONS, "enabled", "learn", "tools", "per_tool"} == set(KNOBS)
 
 
 @pytest.mark.parametrize("name", INTEGERS)
@@ -209,7 +209,7 @@ DEFAULTS = {
     "envelope_form": "outline", "schema_form": "short", "tables": "auto", "context_percentage": 0.25, "min_threshold_bytes": 4_096, "max_threshold_bytes": 1_048_576, "headroom_percentage": 0.70, "max_result_tokens": 7_000,
     "max_output_bytes": None, "keep_tokens": 500, "preview_tokens": 1_000, "preview_chars": 200, "envelope_tokens": None,
     "truncate_tokens": 2_500, "errors": "truncate", "on_storage_failure": "truncate", "default_context_window": 128_000,
-    "reply_tokens": 4_000, "image_tokens": 1_600, "trusted_instructions": "mappers",
+    "reply_tokens": 4_000, "image_tokens": 1_600, "trusted_instructions": "mappers", "learn": True,
     "tools": ("code_interpreter", "artifact_jq", "artifact_grep", "artifact_read"), "per_tool": {},
     "ttl": timedelta(days=7), "ledger_ttl": None, "max_session_bytes": 2 << 30, "max_tenant_bytes": None,
     "max_artifact_bytes": 1 << 30, "run_seconds": 30.0, "run_cpu_seconds": 20.0, "run_memory_bytes": 1 << 30,
@@ -222,7 +222,7 @@ OTHERS: dict[str, Any] = {
     "min_threshold_bytes": 5_000, "max_threshold_bytes": 500_000, "headroom_percentage": 0.5, "max_result_tokens": 9_000,
     "max_output_bytes": 90_000, "keep_tokens": 600, "preview_tokens": 500, "preview_chars": 100, "envelope_tokens": 800, "truncate_tokens": 700,
     "errors": "inline", "on_storage_failure": "raise", "default_context_window": 64_000, "reply_tokens": 900,
-    "image_tokens": 85, "trusted_instructions": "all", "tools": ("artifact_jq",), "per_tool": {"x": ToolPolicy(enabled=False)},
+    "image_tokens": 85, "trusted_instructions": "all", "learn": False, "tools": ("artifact_jq",), "per_tool": {"x": ToolPolicy(enabled=False)},
     "ttl": timedelta(hours=1), "ledger_ttl": timedelta(days=400), "max_session_bytes": 5 << 20, "max_tenant_bytes": 9 << 20,
     "max_artifact_bytes": 1 << 20, "run_seconds": 5.0, "run_cpu_seconds": 4.0, "run_memory_bytes": 1 << 28,
     "run_output_bytes": 5_000, "run_result_bytes": 1 << 20, "run_recursion_depth": 300,

@@ -10,10 +10,11 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from byref.accounting import ledger
+from byref.artifacts.store import batched
 from byref.calling import journal
-from byref.conversation.result import Pending
+from byref.conversation.result import Pending, PendingRun
 from byref.conversation.scope import Scope
-from byref.db.tables import CallRow, ProgramRow
+from byref.db.tables import CallRow, ProgramRow, SessionRow
 from byref.errors import ConfigurationError, shown
 
 MAX_LISTED = 1_000
@@ -42,9 +43,38 @@ def listed(connection: Connection, session_row: int, call_id: str | None = None)
     if call_id is not None:
         query = query.where(ProgramRow.call_digest == ledger.digest(call_id))
     return [
-        (of_call, Pending(id_, function, journal.read_arguments(arguments), "it waits for approval"))
-        for of_call, id_, function, arguments in connection.execute(query)
+        (of_call, _pending(id_, function, arguments)) for of_call, id_, function, arguments in connection.execute(query)
     ]
+
+
+def runs(connection: Connection, tenant: str | None, limit: int | None) -> list[PendingRun]:
+    """Return the runs of a tenant, or of all tenants (None), that wait, oldest first, at most `limit`."""
+    query = (
+        select(ProgramRow.id, SessionRow.tenant, SessionRow.name, ProgramRow.call_id)
+        .join(SessionRow, SessionRow.id == ProgramRow.session_id)
+        # as the index over open programs says it, or it would not be used
+        .where(ProgramRow.state != "ended", ProgramRow.call_digest.is_not(None), ProgramRow.state == "waiting")
+        .where(~SessionRow.is_deleted, SessionRow.ended_at.is_(None))
+        .order_by(ProgramRow.id)
+        .limit(MAX_LISTED if limit is None else limit)
+    )
+    if tenant is not None:
+        query = query.where(SessionRow.tenant == tenant)
+    found = connection.execute(query).all()
+    calls: dict[int, list[Pending]] = {row.id: [] for row in found}
+    for some in batched([*calls]):
+        waiting = (
+            select(CallRow.program_id, CallRow.public_id, CallRow.function, CallRow.arguments)
+            .where(CallRow.program_id.in_(some), CallRow.state == "waiting")
+            .order_by(CallRow.id)
+        )
+        for program, id_, function, arguments in connection.execute(waiting):
+            calls[program].append(_pending(id_, function, arguments))
+    return [PendingRun(row.tenant, row.name, row.call_id, tuple(calls[row.id])) for row in found if calls[row.id]]
+
+
+def _pending(id_: str, function: str, arguments: str) -> Pending:
+    return Pending(id_, function, journal.read_arguments(arguments), "it waits for approval")
 
 
 def decide(scope: Scope, call_id: str, decisions: Mapping[str, Decision]) -> Interrupted:

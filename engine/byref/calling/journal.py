@@ -143,6 +143,11 @@ _END: Final = (
     )
 )
 _RELEASE: Final = update(CallRow).where(CallRow.id == bindparam("of_call")).values(wall_ms=None)
+_ASK: Final = (
+    update(CallRow)
+    .where(CallRow.id == bindparam("of_call"))
+    .values(state="waiting", arguments=bindparam("shown"), wall_ms=None)
+)
 _REBEGIN: Final = (
     update(CallRow)
     .where(CallRow.id == bindparam("of_call"))
@@ -280,6 +285,12 @@ def begin_again(connection: Connection, rows: Sequence[tuple[int, float | None, 
     """
     given = [{"of_call": row, "reserved_ms": reserved, "further": further} for row, reserved, further in rows]
     connection.execute(_REBEGIN, given)
+
+
+def ask(connection: Connection, rows: Sequence[tuple[int, str]]) -> None:
+    """Note that calls which were begun wait for approval instead, each with the arguments that are shown."""
+    if rows:
+        connection.execute(_ASK, [{"of_call": row, "shown": shown} for row, shown in rows])
 
 
 def release(connection: Connection, rows: Sequence[int]) -> None:

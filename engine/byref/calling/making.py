@@ -23,7 +23,7 @@ from byref.calling.results import Made
 from byref.calling.submodels import Answered, Asked, ModelFunction
 from byref.conversation.scope import Scope
 from byref.errors import ByrefError
-from byref.functions import Function
+from byref.functions import Function, NeedsApproval, is_approved
 from byref.usage import Usage
 from byref_sandbox.functions import ErrorKind
 
@@ -51,6 +51,9 @@ class UnderWay:
     """What it asks of a model."""
     lost: int = 0
     """Tokens that an earlier run may have used for the same call."""
+    id: str = ""
+    """By which somebody approves it."""
+    is_approved: bool = False
 
     @property
     def seconds(self) -> float:
@@ -69,6 +72,8 @@ class Back:
     wall_ms: float
     usages: Sequence[Usage] | None = None
     """What a model has used for it; None: that is unknown, or no model was asked."""
+    waits: bool = False
+    """It was not made: the function has said that it needs approval."""
     is_known: bool = False
     """A model's answer was there already, or came for another call with the same question."""
 
@@ -179,15 +184,17 @@ class Maker:
         self._queue.extendleft(reversed(left))
 
     def _make(self, one: UnderWay) -> None:
-        loop = self._scope.loop
+        loop, context = self._scope.loop, self._context.copy()
+        if one.is_approved:
+            context.run(is_approved.set, True)
         if one.function.is_async:
             from byref.calling.loops import submit
 
-            one.finish = submit(loop, self._context.copy(), lambda: self._awaited(one))
+            one.finish = submit(loop, context, lambda: self._awaited(one))
             return
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._at_once, thread_name_prefix="byref-function")
-        self._threads.submit(self._context.copy().run, self._called, one)
+        self._threads.submit(context.run, self._called, one)
 
     def _called(self, one: UnderWay) -> None:
         if one.is_over:  # while it waited for a thread: the code was told that it did not return
@@ -198,7 +205,7 @@ class Maker:
             finally:
                 one.ended = time.monotonic()
         except BaseException as error:  # noqa: BLE001  whatever a function raises is the code's to see
-            self._came_back(one, None, error_of(one.function, error))
+            self._raised(one, error)
             return
         self._encode(one, value)
 
@@ -211,10 +218,14 @@ class Maker:
         except asyncio.CancelledError:
             return
         except BaseException as error:  # noqa: BLE001  the same
-            self._came_back(one, None, error_of(one.function, error))
+            self._raised(one, error)
             return
         # What is long to encode must not hold the loop up.
         await asyncio.get_running_loop().run_in_executor(None, self._encode, one, value)
+
+    def _raised(self, one: UnderWay, error: BaseException) -> None:
+        waits = isinstance(error, NeedsApproval) and not one.is_approved
+        self._came_back(one, None, error_of(one.function, error), waits=waits)
 
     def _encode(self, one: UnderWay, value: object) -> None:
         usages: Sequence[Usage] | None = None
@@ -241,7 +252,7 @@ class Maker:
         """Note what a function has returned, of which nobody says what it returns, and whether it is something else than before."""
         if function.returns is not None or (sample := of_value(value)) is None:
             return
-        if self._scope.learning is not None:
+        if self._scope.learning is not None and self._scope.policy.for_tool(function.name).learn:
             self._scope.learning.note(self._scope.tenant, function.name, sample)
         if function.learned is None or function.name in self.departed or len(sample.data) > MAX_BYTES:
             return
@@ -260,11 +271,13 @@ class Maker:
         made: Made | None,
         error: tuple[ErrorKind, str] | None,
         usages: Sequence[Usage] | None = None,
+        *,
+        waits: bool = False,
     ) -> None:
         wall_ms = round((one.ended - one.began) * 1000, 3)
         with self._closed:
             if not self._is_closed:
-                self._back.append(Back(one, made, error, wall_ms, usages))
+                self._back.append(Back(one, made, error, wall_ms, usages, waits))
                 self.wake_up()
 
     def _expire(self) -> None:

@@ -341,12 +341,21 @@ class Calls:
                 known = jsontext.decode(call.arguments if entry.changed is None else arguments.encode())
                 assert isinstance(known, dict)
                 asked = _asked(function, known)
-                return UnderWay(call.number, function, known, entry.row, asked=asked, lost=entry.spent)
+                return UnderWay(
+                    call.number,
+                    function,
+                    known,
+                    entry.row,
+                    asked=asked,
+                    lost=entry.spent,
+                    id=entry.id,
+                    is_approved=True,
+                )
             case "begun":
                 known = jsontext.decode(call.arguments)
                 assert isinstance(known, dict)
                 asked = _asked(function, known)
-                under = UnderWay(call.number, function, known, entry.row, asked=asked, lost=entry.spent)
+                under = UnderWay(call.number, function, known, entry.row, asked=asked, lost=entry.spent, id=entry.id)
                 if function.repeatable:
                     return under
                 message = (
@@ -479,23 +488,9 @@ class Calls:
                 continue
             under.reserved_ms = reserved.get(under.number)
             if one.entry is None:
-                under.row, id_ = next(rows)
+                under.row, under.id = next(rows)
                 if not one.is_made:
-                    self._waiting[under.number] = Entry(
-                        row=under.row,
-                        id=id_,
-                        function=under.function.name,
-                        arguments=row["arguments"],
-                        state="waiting",
-                        changed=None,
-                        content_type=None,
-                        result=None,
-                        artifact_row=None,
-                        error_kind=None,
-                        error=None,
-                        tokens=0,
-                        spent=0,
-                    )
+                    self._waiting[under.number] = _waiting(under, row["arguments"])
                     continue
             self._take(under, verdicts.get(under.number))
 
@@ -546,8 +541,11 @@ class Calls:
                             left.take_result(one.call.function.name, len(one.made.payload))
                         except Spent as error:
                             refused[one.call.number] = str(error)
+            journal.ask(connection, [(one.call.row, _shown(one.call)) for one in done if one.waits])
             rows: list[dict[str, Any]] = []
             for one in done:
+                if one.waits:
+                    continue
                 row: dict[str, Any] = {"of_call": one.call.row, "new_wall_ms": one.wall_ms}
                 made = one.made
                 if made is not None and made.staged is not None and one.call.number not in refused:
@@ -574,7 +572,8 @@ class Calls:
                 if one.usages is not None:
                     row["new_spent_tokens"] = one.call.lost + submodels.spent_of(one.usages)
                 rows.append(row)
-            journal.end(connection, rows)
+            if rows:
+                journal.end(connection, rows)
             for function, usages in asked:
                 submodels.record(connection, self._scope, function, usages)
             submodels.remember(connection, self._scope, answers)
@@ -583,6 +582,9 @@ class Calls:
         artifacts, refused = self._stage(work)
         for one in done:
             self._maker.forget(one.call.number)
+            if one.waits:
+                self._waiting[one.call.number] = _waiting(one.call, _shown(one.call))
+                continue
             self.tally.calls += 1
             if one.made is None or one.call.number in refused:
                 self.tally.failed += 1
@@ -629,7 +631,33 @@ class Calls:
         )
 
     def _why(self, function: str) -> str:
-        return "it needs approval" if self._functions[function].approval is True else "its arguments need approval"
+        approval = self._functions[function].approval
+        if approval is False:
+            return "it asks for approval"
+        return "it needs approval" if approval is True else "its arguments need approval"
+
+
+def _shown(under: UnderWay) -> str:
+    """Return a call's arguments as who approves it sees them."""
+    return ledger.cut_arguments(ledger.dump(under.arguments)) or ""
+
+
+def _waiting(under: UnderWay, arguments: str) -> Entry:
+    return Entry(
+        row=under.row,
+        id=under.id,
+        function=under.function.name,
+        arguments=arguments,
+        state="waiting",
+        changed=None,
+        content_type=None,
+        result=None,
+        artifact_row=None,
+        error_kind=None,
+        error=None,
+        tokens=0,
+        spent=0,
+    )
 
 
 def _asked(function: Function, arguments: Mapping[str, Any]) -> Asked | None:

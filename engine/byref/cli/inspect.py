@@ -1,8 +1,9 @@
-"""The verbs that read: sessions, tenants, show, learned, ledger, explain, history."""
+"""The verbs that read: sessions, tenants, show, pending, learned, ledger, explain, history."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
 from argparse import Namespace
 from datetime import datetime
@@ -20,6 +21,7 @@ from byref.content import to_block
 from byref.content.rendering import as_text
 from byref.conversation import listing as conversations
 from byref.conversation.listing import SessionInfo, TenantInfo
+from byref.conversation.result import Pending
 from byref.errors import ConfigurationError
 from byref.references.targets import expired
 from byref.session import HistoryEntry, Session
@@ -98,6 +100,26 @@ def show(options: Namespace) -> int:
         else:
             _show_one(session, options.what, as_json=options.json)
     return 0
+
+
+def pending(options: Namespace) -> int:
+    """List the calls that wait for approval."""
+    with opening.engine_to_read(options) as engine:
+        found = engine.pending(None if options.all_tenants else options.tenant, limit=options.limit)
+    if options.json:
+        output.json([dataclasses.asdict(one) for one in found])
+        return 0
+    rows = [
+        (run.tenant, run.session, run.call_id, call.id, call.function, _arguments(call))
+        for run in found
+        for call in run.calls
+    ]
+    output.table(("tenant", "session", "run", "call", "function", "arguments"), rows, spare=("tenant", "call"))
+    return 0
+
+
+def _arguments(call: Pending) -> str:
+    return call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
 
 
 def learned(options: Namespace) -> int:

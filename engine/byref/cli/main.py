@@ -18,6 +18,7 @@ _VERBS = {
     "tenants": "inspect",
     "show": "inspect",
     "learned": "inspect",
+    "pending": "inspect",
     "ledger": "inspect",
     "explain": "inspect",
     "history": "inspect",

@@ -340,6 +340,19 @@ VERBS = (
         _READS,
     ),
     Verb(
+        "pending",
+        "which code waits for approvals",
+        "List a tenant's calls in code that wait for somebody's approval, oldest first; `Session.resume` decides them.",
+        (
+            ("--all-tenants", {"action": "store_true", "help": "those of every tenant"}),
+            (
+                "--limit",
+                {"metavar": "N", "type": _limit, "help": "at most the calls of so many runs of code; default: 1,000"},
+            ),
+        ),
+        ("db", "schema", "tenant", "json"),
+    ),
+    Verb(
         "learned",
         "what a tool has returned so far, as a JSON Schema",
         "Print the JSON Schema of what a tool has returned to a tenant so far, as it was learned from its outputs.",

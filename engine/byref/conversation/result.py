@@ -67,6 +67,17 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingRun:
+    """A run of code that waits for approvals: `Session.resume(call_id, {…})` of its session goes on with it."""
+
+    tenant: str
+    session: str
+    call_id: str
+    calls: tuple[Pending, ...]
+    """What waits, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolReply:
     """The answer of one of the session's own tools."""
 

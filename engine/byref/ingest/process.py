@@ -43,7 +43,9 @@ def process(
 def _learn(prepared: Prepared, result: Result) -> None:
     """Note what the tool has returned, so that its schema is learned; a mapper's outcome is not what it has returned."""
     learning = prepared.scope.learning
-    if learning is None or prepared.is_error or prepared.mapped is not None or len(prepared.blocks) != 1:
+    if learning is None or not prepared.scope.policy.learn:
+        return
+    if prepared.is_error or prepared.mapped is not None or len(prepared.blocks) != 1:
         return
     block = prepared.blocks[0].piece.block
     if not isinstance(block, Block):

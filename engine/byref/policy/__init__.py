@@ -84,6 +84,7 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
     "reply_tokens": checks.integer(100),
     "image_tokens": checks.optional(checks.integer(0)),
     "trusted_instructions": checks.choice(TrustedInstructions),
+    "learn": checks.flag,
     "ttl": checks.optional(checks.duration),
     "ledger_ttl": checks.optional(checks.duration),
     "max_artifact_bytes": checks.integer(1),
@@ -256,6 +257,8 @@ class Policy:
     """Tokens that an image counts if the model sees it natively; None: its bytes / 4, as for documents."""
     trusted_instructions: TrustedInstructions = "mappers"
     """Whose `display_instructions_for_model` reaches `result.instructions`. It is removed from the data in any case."""
+    learn: bool = True
+    """Whether what tools and functions return is learned, and shown where nobody says it."""
     tools: tuple[str, ...] = DEFAULT_TOOLS
     """The tools that `session.tools()` offers."""
     per_tool: Mapping[str, ToolPolicy | Mapping[str, Any]] = field(default_factory=dict)

@@ -66,8 +66,9 @@ class ByrefPlugin(BasePlugin):
     tool's exception becomes its error reply; otherwise ADK raises it.
 
     `code_functions` are patterns of names (`["search_*"]`): code of `code_interpreter` may call those tools of the agent as
-    functions. The calls go through ADK, with the callbacks of plugins and of the agent. A tool that asks for confirmation is refused
-    in code, and the model told to call the tool itself.
+    functions. The calls go through ADK, with the callbacks of plugins and of the agent. If one needs confirmation, the call of
+    `code_interpreter` does, where the agent has it among its own tools: `LlmAgent(tools=[…, *plugin.tools])`; ADK asks once, about all
+    that wait together. Else it is refused in code, and the model told to call the tool itself.
 
     Raises ConfigurationError if `engine` is not a `byref.Engine`. During a run ADK raises RuntimeError from:
         StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
@@ -96,6 +97,11 @@ class ByrefPlugin(BasePlugin):
         (declared,) = engine.tools("gemini", policy=policy)
         self._tools = [_Tool(self, one) for one in declared["function_declarations"]]
 
+    @property
+    def tools(self) -> list[BaseTool]:
+        """Byref's own tools, for agents in which a confirmation of code's calls is waited for."""
+        return list(self._tools)
+
     def conversation(self, context: CallbackContext) -> Session:
         """Return byref's session of a call or an answer. This reads the database, so do not call it on an event loop.
 
@@ -106,15 +112,12 @@ class ByrefPlugin(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Show that arguments may be references, offer byref's tools, and add the instructions of trusted tools."""
-        if llm_request.tools_dict:
-            functions = (
-                self._code.of(code.tools_of(_others(llm_request.tools_dict.values()), None)) if self._code else ()
-            )
-            llm_request.config.tools = [shown(tool) for tool in llm_request.config.tools or []]
-            own: list[BaseTool] = [
-                tool.showing(functions) for tool in self._tools if tool.name not in llm_request.tools_dict
-            ]
-            llm_request.append_tools(own)
+        if there := llm_request.tools_dict:
+            functions = self._code.of(code.tools_of(_others(there.values()), None)) if self._code else ()
+            llm_request.append_tools([tool for tool in self._tools if tool.name not in there])
+            mine = {tool.name: tool.description for tool in self._tools if isinstance(there.get(tool.name), _Tool)}
+            own = {name: text for name, text in {**mine, **self._described(functions)}.items() if name in mine}
+            llm_request.config.tools = [shown(tool, own) for tool in llm_request.config.tools or []]
         if texts := self._instructions.get(callback_context.invocation_id):
             llm_request.append_instructions(list(texts))
 
@@ -214,10 +217,19 @@ class ByrefPlugin(BasePlugin):
             self._leaders[context.invocation_id] = None
         return self._leaders.setdefault(context.invocation_id, branch) == branch
 
+    def _described(self, functions: Sequence[Function]) -> dict[str, str]:
+        """Return descriptions of byref's own tools that show functions."""
+        tools = self._conversations.tools(None, functions) if functions else []
+        return {one["name"]: one["description"] for one in tools if one["name"] == CODE_INTERPRETER.name}
+
     async def _functions(self, context: ToolContext) -> tuple[Function, ...]:
         """Return the functions for one call of code_interpreter."""
         agent: Any = context.get_invocation_context().agent
-        return self._code.of(code.tools_of(_others(await agent.canonical_tools(context)), context))
+        tools: list[BaseTool] = await agent.canonical_tools(context)
+        # ADK goes on with a call after a confirmation only if the agent itself has the tool, and asks only once for each call.
+        is_own = any(tool.name == CODE_INTERPRETER.name for tool in tools if isinstance(tool, _Tool))
+        waits = is_own and context.tool_confirmation is None
+        return self._code.of(code.tools_of(_others(tools), context, waits=waits))
 
     def _own(
         self,
@@ -230,7 +242,13 @@ class ByrefPlugin(BasePlugin):
         session = self._conversations.opened(*self._named(context))
         if session is not None and functions:
             session = session_with(session, functions, loop)
-        return self._conversations.call(session, tool, arguments, context.function_call_id)
+        call_id = context.function_call_id
+        reply = self._conversations.call(session, tool, arguments, call_id)
+        if functions and call_id and reply.pending and (decided := code.decisions(context, reply.pending)):
+            reply = self._conversations.resume(session, tool, call_id, decided)
+        if functions and reply.pending:
+            code.ask(context, reply.pending)
+        return reply
 
     def _read(
         self, tool: BaseTool, arguments: dict[str, Any], context: ToolContext, value: object, is_error: bool
@@ -266,13 +284,6 @@ class _Tool(BaseTool):
     def __init__(self, plugin: ByrefPlugin, definition: dict[str, Any]) -> None:
         super().__init__(name=definition["name"], description=definition["description"])
         self._plugin, self._definition = plugin, definition
-
-    def showing(self, functions: Sequence[Function]) -> _Tool:
-        """Return it with a description that shows functions, if it is code_interpreter."""
-        if not functions or self.name != CODE_INTERPRETER.name:
-            return self
-        texts = {one["name"]: one["description"] for one in self._plugin._conversations.tools(None, functions)}
-        return _Tool(self._plugin, {**self._definition, "description": texts[self.name]})
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(**self._definition)

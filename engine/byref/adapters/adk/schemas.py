@@ -15,12 +15,19 @@ except ImportError as error:
     raise missing("byref.adapters.adk", "google-adk", "adk") from error
 
 
-def shown(tool: Any) -> Any:
-    """Return a request's tool with declarations in which each argument may also be a reference; other kinds of tools unchanged."""
+def shown(tool: Any, own: Mapping[str, str]) -> Any:
+    """Return a request's tool with declarations in which each argument may also be a reference; other kinds of tools unchanged.
+
+    `own` are byref's own tools by name, each with the description that is shown.
+    """
     declared = tool.function_declarations if isinstance(tool, types.Tool) else None
     if not declared:
         return tool
-    return tool.model_copy(update={"function_declarations": [_with_references(one) for one in declared]})
+    made = [
+        one.model_copy(update={"description": own[one.name]}) if one.name and one.name in own else _with_references(one)
+        for one in declared
+    ]
+    return tool.model_copy(update={"function_declarations": made})
 
 
 def _with_references(declared: types.FunctionDeclaration) -> types.FunctionDeclaration:

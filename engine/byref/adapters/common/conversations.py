@@ -17,6 +17,7 @@ from byref.accounting import ledger
 from byref.adapters.common.arguments import refers, resolved
 from byref.adapters.common.extras import check_engine
 from byref.adapters.common.functions import session_with
+from byref.calling.approvals import Decision
 from byref.conversation.result import Result, ToolReply
 from byref.conversation.scope import NO_ROW, Scope
 from byref.engine import Engine
@@ -221,9 +222,16 @@ class Conversations:
         Raises:
             StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
         """
+        return self._answered(session, tool, lambda session: session.call(tool, arguments, call_id=call_id))
+
+    def resume(self, session: Session | None, tool: str, call_id: str, decisions: Mapping[str, Decision]) -> ToolReply:
+        """Go on with code that waits for approvals; otherwise as `call`."""
+        return self._answered(session, tool, lambda session: session.resume(call_id, decisions))
+
+    def _answered(self, session: Session | None, tool: str, work: Callable[[Session], ToolReply]) -> ToolReply:
         try:
             if session is not None:
-                return session.call(tool, arguments, call_id=call_id)
+                return work(session)
         except StorageFailure:
             if self.policy_of(session).on_storage_failure == "raise":
                 raise

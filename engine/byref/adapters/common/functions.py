@@ -20,7 +20,14 @@ import msgspec
 
 from byref.content import Media, formats, to_block
 from byref.errors import ConfigurationError, one_line, shown
-from byref.functions import MAX_DESCRIPTION_CHARS, MAX_FUNCTIONS, Function, check_name
+from byref.functions import (
+    MAX_DESCRIPTION_CHARS,
+    MAX_FUNCTIONS,
+    Function,
+    NeedsApproval,
+    check_name,
+    is_approved,
+)
 from byref.session import Session
 
 logger = logging.getLogger("byref")
@@ -49,7 +56,9 @@ class FrameworkTool:
     """The JSON Schema of the arguments."""
     call: Callable[[dict[str, Any]], Any]
     asks: bool = False
-    """Whether the framework asks somebody before each call. Code cannot call such a tool; the model can."""
+    """Whether the framework asks somebody before each call."""
+    waits: bool = False
+    """Whether a call about which the framework asks can wait for the answer. Else code cannot call such a tool; the model can."""
     returns: Mapping[str, Any] | None = None
     also: tuple[str, ...] = ()
     """Further names by which patterns know it."""
@@ -201,7 +210,7 @@ def _function(name: str, tool: FrameworkTool) -> Function:
     if "properties" not in schema:
         schema = {"additionalProperties": True, **schema}
     description = tool.description or ""
-    if tool.asks:
+    if tool.asks and not tool.waits:
         description = f"{ASKS_FIRST}\n\n{description}"
     made = _awaited(tool) if inspect.iscoroutinefunction(tool.call) else _called(tool)
     function = Function(name, made, schema, tool.returns, description[:MAX_DESCRIPTION_CHARS], **tool.options)
@@ -211,7 +220,7 @@ def _function(name: str, tool: FrameworkTool) -> Function:
 
 def _awaited(tool: FrameworkTool) -> Callable[..., Awaitable[Any]]:
     async def awaited(**arguments: Any) -> object:
-        _refuse(tool)
+        _ask(tool)
         output = await tool.call(arguments)
         if output is None or isinstance(output, bool | int | float):
             return output
@@ -222,19 +231,21 @@ def _awaited(tool: FrameworkTool) -> Callable[..., Awaitable[Any]]:
 
 def _called(tool: FrameworkTool) -> Callable[..., Any]:
     def called(**arguments: Any) -> object:
-        _refuse(tool)
+        _ask(tool)
         return (tool.read or as_data)(tool.call(arguments))
 
     return called
 
 
-def _refuse(tool: FrameworkTool) -> None:
-    if tool.asks:
-        raise asks_first(tool.name)
+def _ask(tool: FrameworkTool) -> None:
+    if tool.asks and not is_approved.get():
+        raise asks_first(tool.name, waits=tool.waits)
 
 
-def asks_first(name: str) -> PermissionError:
-    """Return the error that code gets for a call about which the framework would ask somebody."""
+def asks_first(name: str, *, waits: bool = False) -> PermissionError:
+    """Return the error for a call about which the framework would ask somebody: it waits, or code reads that it cannot call it."""
+    if waits:
+        return NeedsApproval(f"the tool {name!r} needs approval")
     return PermissionError(f"the tool {name!r} needs approval, which code cannot get: call the tool itself")
 
 

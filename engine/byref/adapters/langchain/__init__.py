@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from byref.adapters.common.conversations import Conversations, Name, Recent, running
 from byref.adapters.common.extras import missing
 from byref.adapters.common.functions import CodeFunctions, session_with
+from byref.calling.approvals import Decision
 from byref.conversation.result import ToolReply, sendable
 from byref.engine import Engine
 from byref.errors import ConfigurationError, StorageFailure, ToolError
@@ -30,7 +31,7 @@ try:
 except ImportError as error:
     raise missing("byref.adapters.langchain", "langchain", "langchain") from error
 
-from byref.adapters.langchain.code import CodeTools, in_code, schema_of
+from byref.adapters.langchain.code import CodeTools, decided, in_code, schema_of
 from byref.adapters.langchain.requests import (
     Messages,
     instructed,
@@ -53,7 +54,7 @@ logger = logging.getLogger("byref")
 class ByrefTool(BaseTool):
     """One of byref's own tools; it works in the conversation of the run that calls it, and its answers are never gated."""
 
-    answer: Callable[[str, Any, str | None, AbstractEventLoop | None], ToolReply]
+    answer: Callable[[str, Any, str | None, AbstractEventLoop | None, Mapping[str, Decision]], ToolReply]
     args_schema: dict[str, Any]
 
     def _to_args_and_kwargs(self, tool_input: Any, tool_call_id: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -61,7 +62,13 @@ class ByrefTool(BaseTool):
         return (tool_input, tool_call_id), {}
 
     def _run(self, arguments: Any, call_id: str | None, loop: AbstractEventLoop | None = None) -> Any:
-        reply = self.answer(self.name, arguments, call_id, loop)
+        reply, fault = self.answer(self.name, arguments, call_id, loop, {}), ""
+        while reply.pending and call_id is not None and in_code.get():
+            decisions = decided(self.name, call_id, reply.pending, fault)
+            try:
+                reply = self.answer(self.name, arguments, call_id, loop, decisions) if decisions else reply
+            except ConfigurationError as error:  # arguments that do not fit, say: it is asked once more
+                fault = str(error)
         content: Any = sendable(reply.content)
         if isinstance(content, list):
             content = [block_of(block) for block in content]
@@ -100,9 +107,10 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
     `policy` and `tools` are those of `Engine.session`.
 
     `code_functions` are patterns of names (`["search_*"]`): code of `code_interpreter` may call those tools of the agent as
-    functions. The calls go through the agent's tool node and the middlewares listed after this one. A tool about which the agent asks
-    somebody first is refused in code, and the model told to call the tool itself: those that `code_approval` names by patterns, and
-    without it all tools of an agent with a HumanInTheLoopMiddleware; a tool that calls `interrupt()` too.
+    functions. The calls go through the agent's tool node and the middlewares listed after this one. A call of a tool about which the
+    agent asks somebody first interrupts the graph, which is resumed with `Command(resume={id: True | False | arguments})`: those that
+    `code_approval` names by patterns, and without it all tools of an agent with a HumanInTheLoopMiddleware. Without a checkpointer
+    they are refused in code, and the model told to call the tool itself; a tool that calls `interrupt()` is refused always.
 
     In a LangGraph graph of your own, use the parts: `ToolNode([*mine, *byref.tools], wrap_tool_call=byref.wrap_tool_call,
     awrap_tool_call=byref.awrap_tool_call)`, and `byref.record_usage(answer)` after each call of the model.
@@ -253,10 +261,19 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
             self._models.put(name, asked)
         return session
 
-    def _answer(self, tool: str, arguments: Any, call_id: str | None, loop: AbstractEventLoop | None) -> ToolReply:
+    def _answer(
+        self,
+        tool: str,
+        arguments: Any,
+        call_id: str | None,
+        loop: AbstractEventLoop | None,
+        decisions: Mapping[str, Decision],
+    ) -> ToolReply:
         session = self._opened(self._conversation())
         if session is not None and (functions := in_code.get()):
             session = session_with(session, functions, loop)
+        if decisions and call_id is not None:
+            return self._conversations.resume(session, tool, call_id, decisions)
         return self._conversations.call(session, tool, arguments, call_id)
 
     def _has_functions(self, request: ToolCallRequest) -> bool:

@@ -12,6 +12,8 @@ from byref.adapters.common.conversations import Conversations, Name, running
 from byref.adapters.common.extras import missing
 from byref.adapters.common.functions import CodeFunctions, FrameworkTool, FunctionError, shown_only
 from byref.adapters.langchain.results import Call, Handled
+from byref.calling.approvals import Decision
+from byref.conversation.result import Pending
 from byref.functions import Function
 
 try:
@@ -20,6 +22,7 @@ try:
     from langchain_core.tools import BaseTool
     from langgraph.config import get_config
     from langgraph.errors import GraphBubbleUp
+    from langgraph.types import interrupt
 except ImportError as error:
     raise missing("byref.adapters.langchain", "langchain", "langchain") from error
 
@@ -87,7 +90,7 @@ class CodeTools:
 
     def _of(self, tool: BaseTool, call: Callable[[dict[str, Any]], Any]) -> FrameworkTool:
         asks = _has_human_in_the_loop() if self._approval is None else self._approval.has(tool.name)
-        return FrameworkTool(tool.name, tool.description, schema_of(tool) or {}, call, asks)
+        return FrameworkTool(tool.name, tool.description, schema_of(tool) or {}, call, asks, _can_wait())
 
     def _call(self, tool: BaseTool, request: ToolCallRequest, conversation: Name, arguments: Mapping[str, Any]) -> Call:
         id_ = f"{request.tool_call['id']}-{secrets.token_hex(4)}"
@@ -98,6 +101,21 @@ class CodeTools:
             runtime=replace(request.runtime, tool_call_id=id_),
         )
         return Call(self._conversations, conversation, None, asked, dict(arguments))
+
+
+def decided(tool: str, call_id: str, pending: Iterable[Pending], fault: str = "") -> dict[str, Decision]:
+    """Interrupt the graph for calls in code that wait for approval; in a run that is resumed, return what was decided of them.
+
+    The graph is resumed with decisions by the ids of calls. What is none is passed over, and asked for again: a node that is resumed
+    runs from its beginning, and gets all earlier answers once more.
+    """
+    waiting = {one.id: one for one in pending}
+    calls = [
+        {"id": id_, "name": one.function, "args": one.arguments, "reason": one.reason} for id_, one in waiting.items()
+    ]
+    given = interrupt({"tool": tool, "call_id": call_id, "calls": calls, **({"fault": fault} if fault else {})})
+    answers = given if isinstance(given, Mapping) else {}
+    return {id_: answers[id_] for id_ in waiting if isinstance(answers.get(id_), bool | Mapping)}
 
 
 def schema_of(tool: BaseTool | None) -> dict[str, Any] | None:
@@ -121,6 +139,11 @@ def _output(call: Call, output: Handled) -> object:
 
 def _interrupts(tool: BaseTool) -> PermissionError:
     return PermissionError(f"the tool {tool.name!r} asks its user, which it cannot do from code: call the tool itself")
+
+
+def _can_wait() -> bool:
+    """Tell whether the running graph can be interrupted: it has somewhere to keep its state."""
+    return get_config().get("configurable", {}).get("__pregel_checkpointer") is not None
 
 
 def _has_human_in_the_loop() -> bool:

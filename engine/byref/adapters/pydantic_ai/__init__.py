@@ -62,8 +62,9 @@ class Byref(AbstractCapability[AgentDepsT]):
     `Engine.session`; the default model is the run's.
 
     `code_functions` are patterns of names (`["search_*"]`): code of `code_interpreter` may call those function tools of the agent as
-    functions. The calls go through the run's tool manager, with validation, hooks and traces. A call that needs approval is refused
-    in code, and the model told to call the tool itself, unless a capability of the agent decides about deferred calls in the run.
+    functions. The calls go through the run's tool manager, with validation, hooks and traces. If one needs approval, and no capability
+    of the agent decides about it, the call of `code_interpreter` waits for approval; it is refused in code if `DeferredToolRequests`
+    is not among the agent's output types.
 
     Raises ConfigurationError if `engine` is not a `byref.Engine`, and during a run:
         StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
@@ -299,6 +300,11 @@ class _Tools(AbstractToolset[AgentDepsT]):
             if session is not None and functions:
                 session = session_with(session, functions, loop)
             reply = self.by._conversations.call(session, name, tool_args, ctx.tool_call_id)
+            if reply.pending and ctx.tool_call_approved:
+                decided = code.decisions(ctx, reply.pending)
+                reply = self.by._conversations.resume(session, name, str(ctx.tool_call_id), decided)
+            if reply.pending and functions:
+                raise code.asking(reply.pending)
             if reply.is_error:
                 raise ToolFailed(sendable(reply.text))
             content = sendable(reply.content)

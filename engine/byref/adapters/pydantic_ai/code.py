@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
 from byref.adapters.common.extras import missing
 from byref.adapters.common.functions import FrameworkTool, FunctionError, asks_first, shown_only
+from byref.calling.approvals import Decision
+from byref.conversation.result import Pending
+from byref.functions import is_approved
 
 try:
     from pydantic import ValidationError
-    from pydantic_ai import BinaryContent, ModelRetry, RunContext, ToolDefinition, ToolFailed, ToolReturn
+    from pydantic_ai import (
+        BinaryContent,
+        DeferredToolRequests,
+        ModelRetry,
+        RunContext,
+        ToolDefinition,
+        ToolFailed,
+        ToolReturn,
+    )
     from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
     from pydantic_ai.messages import ToolCallPart
     from pydantic_ai.tools import ToolDenied
@@ -55,9 +66,11 @@ def _calling(ctx: RunContext[Any], name: str) -> Any:
         token = _called.set(id_)
         try:
             result = await ctx.tool_manager.handle_call(
-                ToolCallPart(name, arguments, id_), wrap_validation_errors=False
+                ToolCallPart(name, arguments, id_), approved=is_approved.get(), wrap_validation_errors=False
             )
-        except (ApprovalRequired, CallDeferred):
+        except ApprovalRequired:
+            raise asks_first(name, waits=_can_wait(ctx)) from None
+        except CallDeferred:
             raise asks_first(name) from None
         except (ModelRetry, ToolFailed) as error:
             raise FunctionError(error.message) from None
@@ -70,6 +83,28 @@ def _calling(ctx: RunContext[Any], name: str) -> Any:
         return _plain(result.return_value if isinstance(result, ToolReturn) else result)
 
     return call
+
+
+def _can_wait(ctx: RunContext[Any]) -> bool:
+    """Tell whether the run may end with calls that wait for approval."""
+    output_type: Any = getattr(ctx.agent, "output_type", None)
+    types = output_type if isinstance(output_type, list | tuple) else [output_type]
+    return DeferredToolRequests in types
+
+
+def decisions(ctx: RunContext[Any], pending: Iterable[Pending]) -> dict[str, Decision]:
+    """Return what was decided of calls in a run that goes on with an approved call of code_interpreter.
+
+    The call's metadata in `DeferredToolResults` may have decisions by their ids; without one a call is approved.
+    """
+    given = ctx.tool_call_metadata if isinstance(ctx.tool_call_metadata, Mapping) else {}
+    return {one.id: given.get(one.id, True) for one in pending}
+
+
+def asking(pending: Iterable[Pending]) -> ApprovalRequired:
+    """Return the exception that asks for approval of calls."""
+    calls = [{"id": one.id, "function": one.function, "arguments": one.arguments} for one in pending]
+    return ApprovalRequired(metadata={"calls": calls})
 
 
 def _plain(value: Any) -> Any:
