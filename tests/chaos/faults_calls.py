@@ -15,13 +15,15 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import kit
 import process_table
+from faults_postgres import Server
 from report import Report
 from sqlalchemy import create_engine
 
@@ -75,8 +77,8 @@ ONCE: Final = frozenset({"before the program", "before the commit", "in the comm
     *("before the wait", "after the wait", "before the decision", "after the decision")
 }
 """Points that a process passes once or twice."""
-Victim = Literal["host", "sandbox", "root", "database"]
-VICTIMS: Final[tuple[Victim, ...]] = (*["host"] * 6, *["sandbox"] * 4, "root", *["database"] * 4)
+Victim = Literal["host", "sandbox", "root", "database", "server"]
+VICTIMS: Final[tuple[Victim, ...]] = (*["host"] * 6, *["sandbox"] * 4, "root", *["database"] * 3, *["server"] * 2)
 MOST_RUNS: Final = 60
 """No program takes more."""
 PATIENCE_SECONDS: Final = 90.0
@@ -116,6 +118,7 @@ class Process:
     url: str
     folder: Path
     name: str
+    server: Server | None
     sandbox: SharedSandbox
     plans: list[Plan]
     reached: Counter[str] = field(default_factory=Counter)
@@ -136,7 +139,10 @@ class Process:
         self.note("killed", f"{plan.victim}/{point.replace(' ', '_')}")
         if plan.victim == "host":
             os.kill(os.getpid(), signal.SIGKILL)
-        elif plan.victim == "database":
+        elif plan.victim == "server" and self.server is not None and not self.url.startswith("sqlite"):
+            self.server.stop("immediate")
+            self.server.start()
+        elif plan.victim in ("database", "server"):
             self.cut_off()
         else:
             root = self.sandbox.pid
@@ -268,7 +274,7 @@ def calls_killed(folder: Path, seconds: float, seed: int) -> Report:
     kills: Counter[str] = Counter()
     programs = 0
     until = time.monotonic() + seconds
-    with kit.databases(folder) as urls, SharedSandbox() as sandbox:
+    with _databases(folder, own=seconds > 10) as (urls, server), SharedSandbox() as sandbox:
         while time.monotonic() < until and len(report.failures) < 20:
             kind = kit.KINDS[programs % 2]
             name = f"{kind} {programs}"
@@ -276,7 +282,9 @@ def calls_killed(folder: Path, seconds: float, seed: int) -> Report:
             for _ in range(MOST_RUNS):
                 plans = [_plan(chance) for _ in range(chance.choice((0, 2, 3, 4)))]
                 sandbox.start()
-                if not _in_a_process(Process(urls[kind], folder, name, sandbox, plans)):
+                if server is not None and kind == "postgresql":
+                    server.up()
+                if not _in_a_process(Process(urls[kind], folder, name, server, sandbox, plans)):
                     report.failures.append(f"{name}: a process hung: {plans}")
                 lines = [line.split(" ", 1) for line in (folder / name).read_text().splitlines()]
                 if lines[-1][0] in ("reply", "no_reply", "raised"):
@@ -292,6 +300,21 @@ def calls_killed(folder: Path, seconds: float, seed: int) -> Report:
         **dict(sorted(kills.items())),
     }
     return report
+
+
+@contextmanager
+def _databases(folder: Path, *, own: bool) -> Iterator[tuple[dict[str, str], Server | None]]:
+    """One of each kind; the server is given if it is our own, so that it may be stopped."""
+    if not own:
+        with kit.databases(folder) as urls:
+            yield urls, None
+        return
+    server = Server(folder)
+    try:
+        with kit.databases(folder, ["sqlite"]) as urls:
+            yield urls | {"postgresql": kit.fresh(server.url)}, server
+    finally:
+        server.close()
 
 
 def _plan(chance: random.Random) -> Plan:

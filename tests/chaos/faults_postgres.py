@@ -64,6 +64,20 @@ class Server:
         options = f'-h "" -k {data}'
         self.command("pg_ctl", "-w", "-o", options, "-l", str(data / "log"), "-D", str(data), "start")
 
+    def up(self) -> None:
+        """Start it if whoever had stopped it has died before it was there again."""
+        until = time.monotonic() + 60.0
+        while True:
+            try:
+                self.sql("SELECT 1")
+            except psycopg.OperationalError:
+                if time.monotonic() > until:
+                    raise
+                with suppress(subprocess.CalledProcessError):  # it is starting
+                    self.start()
+            else:
+                return
+
     def sql(self, *statements: str, data: Path | None = None) -> list[Any]:
         """Run statements as the superuser and return the rows of the last."""
         with psycopg.connect(f"host={data or self.link} user=postgres dbname=postgres", autocommit=True) as connection:
