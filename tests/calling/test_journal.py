@@ -14,6 +14,7 @@ from sqlalchemy import Connection, select, update
 
 from byref import ConfigurationError, Engine, Function, Session, ToolReply
 from byref.calling import journal
+from byref.calling.running import Calls
 from byref.conversation import programs
 from byref.db.tables import CallRow, ProgramRow
 
@@ -226,6 +227,31 @@ def test_programs_that_nobody_goes_on_with_are_ended(engine: Engine, tenant: str
     assert len(session.pending()) == 1
     session.end()
     assert session.pending() == [] and write(left) == 0 and write(state_of) == ["ended", "ended"]
+
+
+@pytest.mark.parametrize(("call", "state"), [(None, "ended"), ("c1", "running")])
+def test_a_program_of_a_dead_process_that_nobody_can_begin_again_is_ended_after_its_lease(
+    engine: Engine, tenant: str, call: str | None, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = engine.session("chat", tenant=tenant, functions=[Function("get", lambda: 1)])
+    with monkeypatch.context() as patched:  # it dies before its reply
+        patched.setattr(Calls, "commit", lambda *_arguments: (_ for _ in ()).throw(SystemExit))
+        patched.setattr(Calls, "close", lambda *_arguments: None)
+        with pytest.raises(SystemExit):
+            session.call("code_interpreter", {"code": "get()"}, call_id=call)
+
+    def states(connection: Connection) -> list[str]:
+        return list(connection.execute(select(ProgramRow.state).where(ProgramRow.tenant == tenant)).scalars())
+
+    def age(connection: Connection) -> None:
+        old = datetime.now(UTC) - timedelta(seconds=programs.LEASE_SECONDS + 1)
+        connection.execute(update(ProgramRow).where(ProgramRow.tenant == tenant).values(seen_at=old))
+
+    engine.sweep()
+    assert engine.database.write(states) == ["running"]
+    engine.database.write(age)
+    engine.sweep()
+    assert engine.database.write(states) == [state]
 
 
 def test_a_decision_may_be_made_again_but_not_another(

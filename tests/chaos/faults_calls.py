@@ -12,6 +12,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -25,7 +26,7 @@ import kit
 import process_table
 from faults_postgres import Server
 from report import Report
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, make_url
 
 import byref
 from byref import Engine, Function, Policy, Session, ToolReply
@@ -79,6 +80,14 @@ ONCE: Final = frozenset({"before the program", "before the commit", "in the comm
 """Points that a process passes once or twice."""
 Victim = Literal["host", "sandbox", "root", "database", "server"]
 VICTIMS: Final[tuple[Victim, ...]] = (*["host"] * 6, *["sandbox"] * 4, "root", *["database"] * 3, *["server"] * 2)
+HOLDER: Final = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=30)
+connection.execute("BEGIN EXCLUSIVE")
+print(flush=True)
+time.sleep(0.4)
+"""
+"""Holds SQLite's lock for a while: in a process of its own, because the fork of one with threads may stop at a lock of theirs."""
 MOST_RUNS: Final = 60
 """No program takes more."""
 PATIENCE_SECONDS: Final = 90.0
@@ -152,9 +161,11 @@ class Process:
     def cut_off(self) -> None:
         """End all connections to the database; SQLite has none, so that there another process keeps its lock for a while."""
         if self.url.startswith("sqlite"):
-            if os.fork() == 0:
-                _hold(self.url)
-            time.sleep(0.05)
+            holder = subprocess.Popen(
+                [sys.executable, "-S", "-c", HOLDER, make_url(self.url).database], stdout=subprocess.PIPE
+            )
+            assert holder.stdout is not None
+            holder.stdout.readline()
             return
         engine = create_engine(self.url)
         with engine.connect() as connection:
@@ -257,14 +268,6 @@ class Process:
             return made
 
         setattr(of, name, wrapped)
-
-
-def _hold(url: str) -> None:
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.exec_driver_sql("BEGIN EXCLUSIVE")
-        time.sleep(0.4)
-    os._exit(0)
 
 
 def calls_killed(folder: Path, seconds: float, seed: int) -> Report:

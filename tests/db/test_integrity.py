@@ -31,6 +31,11 @@ def fill(url: str) -> None:
             session.process("more", tool="t")
             session.store_artifact("kept", name="kept")
             session.keep("kept")
+        calling = engine.session(
+            "calling", functions=[byref.Function("get", lambda: 1), byref.Function("pay", lambda: 1, approval=True)]
+        )
+        calling.call("code_interpreter", {"code": "get()"}, call_id="e")
+        calling.call("code_interpreter", {"code": "get(), pay()"}, call_id="f")  # waits: the result of get() is kept
         ended = engine.session("ended")
         ended.store_artifact("kept")
         ended.keep(ended.artifacts()[0])
@@ -75,9 +80,9 @@ def test_what_byref_wrote_is_in_order(shared_url: str) -> None:
     assert report.problems == ()
     assert byref.db.verify(shared_url, deep=True) == []
     figures = report.figures
-    assert (figures["sessions"], figures["ended_sessions"], figures["tenants"]) == (4, 1, 3)
+    assert (figures["sessions"], figures["ended_sessions"], figures["tenants"]) == (5, 1, 3)
     assert (figures["artifacts"], figures["kept_artifacts"], figures["tombstones"]) == (7, 3, 1)
-    assert (figures["ledger"], figures["runs"], figures["variables"]) == (10, 2, 8)
+    assert (figures["ledger"], figures["runs"], figures["variables"]) == (11, 3, 8)
     assert figures["blobs"] == 7 and figures["frames"] >= 9
     assert figures["payload_bytes"] > figures["stored_bytes"] > 0
     assert figures["staged_blobs"] == figures["unused_blobs"] == figures["expired_artifacts"] == 0
@@ -128,6 +133,14 @@ BROKEN = [
     ("UPDATE byref_sessions SET ended_at = created_at WHERE name = 'brief'", "row of an ended session", "byref_tombstones"),
     ("UPDATE byref_tombstones SET public_id = (SELECT public_id FROM byref_artifacts LIMIT 1)",
      "tombstone of a live artifact", "byref_tombstones"),
+    ("UPDATE byref_calls SET program_id = 7 WHERE id = 1", "call without its program", "byref_calls"),
+    ("UPDATE byref_calls SET step = 1 WHERE state = 'waiting'", "call of a step", "byref_calls"),
+    ("UPDATE byref_programs SET state = 'ended'", "result of an ended program", "byref_calls"),
+    ("UPDATE byref_calls SET result = x'00' WHERE state = 'waiting'", "result of no call", "byref_calls"),
+    ("UPDATE byref_calls SET artifact_id = 1 WHERE state = 'waiting'", "result of no call", "byref_calls"),
+    ("UPDATE byref_calls SET step = 7 WHERE step IS NOT NULL", "call without its reply", "byref_calls"),
+    ("UPDATE byref_calls SET session_id = 99 WHERE id = 1", "no such session", "byref_calls"),
+    ("UPDATE byref_programs SET session_id = 99 WHERE id = 1", "no such session", "byref_programs"),
     ("UPDATE byref_ledger SET artifact_id = NULL WHERE id = 1", "output without its artifact", "byref_ledger"),
     ("UPDATE byref_variables SET path = '[1' WHERE id = 1", "JSON", "byref_variables"),
     ("UPDATE byref_variables SET path = '[1]' WHERE id = 1", "JSON", "byref_variables"),

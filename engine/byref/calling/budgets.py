@@ -13,6 +13,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from byref.calling import journal
+from byref.conversation import programs
 from byref.db.tables import CallRow, ProgramRow
 from byref.functions import Function
 from byref.policy import Policy
@@ -139,7 +140,7 @@ def are_limited(policy: Policy) -> bool:
 
 def is_running() -> ColumnElement[bool]:
     """Return the condition that some process is running a program."""
-    heard = ProgramRow.seen_at > datetime.now(UTC) - timedelta(seconds=journal.LEASE_SECONDS)
+    heard = ProgramRow.seen_at > datetime.now(UTC) - timedelta(seconds=programs.LEASE_SECONDS)
     return and_(ProgramRow.state == "running", ProgramRow.owner != "", heard)
 
 

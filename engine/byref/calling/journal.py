@@ -1,7 +1,7 @@
 """The journal of calls in SQL: what a program has called and got, from which it goes on after an interruption.
 
 A program is one run of code under one call id. While it runs, one process owns it; another one takes it over only when that process is
-known to be dead, or has not been heard of for `LEASE_SECONDS`. Each write of the owner checks that it still is the owner, so a process
+known to be dead, or has not been heard of for `programs.LEASE_SECONDS`. Each write of the owner checks that it still is the owner, so a process
 that was only slow cannot write into what another one has taken over.
 """
 
@@ -28,8 +28,6 @@ from byref.conversation import programs
 from byref.conversation.scope import Called, Scope
 from byref.db.tables import CallRow, LedgerRow, ProgramRow
 
-LEASE_SECONDS: Final = 15.0
-"""A program whose process was not heard of for so long may be taken over."""
 SEEN_SECONDS: Final = 3.0
 """How often a process says that it is still at it."""
 ARGUMENT_CHARS: Final = 16_384
@@ -444,7 +442,7 @@ def _is_running(program: Any) -> bool:
     """Whether the owner of a program may still run it."""
     if program.state != "running" or not program.owner:
         return False
-    if datetime.now(UTC) - program.seen_at > timedelta(seconds=LEASE_SECONDS):
+    if datetime.now(UTC) - program.seen_at > timedelta(seconds=programs.LEASE_SECONDS):
         return False
     machine, pid, started, _ = program.owner.split("|")
     if machine != _machine():

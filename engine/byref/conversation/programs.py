@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import Connection, select, text, update
+from sqlalchemy import Connection, and_, or_, select, text, update
 
 from byref.db.tables import IS_OPEN, CallRow, ProgramRow
 
+LEASE_SECONDS: Final = 15.0
+"""A program whose process was not heard of for so long may be taken over."""
 OPEN_DAYS: Final = 7
 """A program that was interrupted is ended if nobody has gone on with it for so long: by default, artifacts that nobody uses live as
 long."""
@@ -30,11 +32,13 @@ def end_all(connection: Connection, session_row: int) -> None:
 def sweep(connection: Connection, at_once: int) -> int:
     """End interrupted programs with which nobody has gone on for `OPEN_DAYS`, and return their number. Their results are dropped.
 
-    Those that wait for an approval stay: they end with their session.
+    One without a call id ends when its process was not heard of for `LEASE_SECONDS`: nobody can go on with it. Those that wait for
+    an approval stay: they end with their session.
     """
-    stale = select(ProgramRow.id).where(
-        text(IS_OPEN), ProgramRow.state == "running", ProgramRow.seen_at < datetime.now(UTC) - timedelta(days=OPEN_DAYS)
-    )
+    now = datetime.now(UTC)
+    lost = and_(ProgramRow.call_digest.is_(None), ProgramRow.seen_at < now - timedelta(seconds=LEASE_SECONDS))
+    old = and_(text(IS_OPEN), ProgramRow.seen_at < now - timedelta(days=OPEN_DAYS))
+    stale = select(ProgramRow.id).where(ProgramRow.state == "running", or_(old, lost))
     found = connection.execute(stale.limit(at_once).with_for_update(skip_locked=True)).scalars().all()
     for row in found:
         end(connection, row, None)

@@ -13,9 +13,10 @@ from sqlalchemy import Connection
 from byref.accounting import ledger
 from byref.accounting.tokens import CountedOnce
 from byref.artifacts import store
-from byref.calling.journal import LEASE_SECONDS, UnderWay
+from byref.calling.journal import UnderWay
 from byref.calling.running import Calls
 from byref.content import to_block
+from byref.conversation import programs
 from byref.conversation.failures import cure
 from byref.conversation.result import ToolReply
 from byref.conversation.scope import Called, Scope
@@ -96,7 +97,7 @@ def _patience(scope: Scope) -> float:
     A host's transaction may hold what the other run needs, so that within one there is no wait.
     """
     limits = limits_of(scope)
-    return 0.0 if scope.host is not None else limits.wall_seconds + limits.wait_seconds + LEASE_SECONDS
+    return 0.0 if scope.host is not None else limits.wall_seconds + limits.wait_seconds + programs.LEASE_SECONDS
 
 
 def _under_way(scope: Scope, made: _Call) -> ToolReply:
