@@ -33,6 +33,7 @@ NAMES = (
     "interpreter",
     "state",
     "calls",
+    "loca",
     "imports",
     "serving",
     "cluster",
