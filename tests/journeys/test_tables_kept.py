@@ -1,0 +1,80 @@
+"""Tables that were read of texts and documents, where what is stored of them changes: deletion, downgrades, hosts' transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session as HostSession
+
+import byref
+from byref import Engine, db
+from byref_sandbox import Sandbox
+
+FRAME = pd.DataFrame(
+    {"id": range(3_000), "city": ["Oslo", "Rome", "Lima"] * 1_000, "code": [f"{n:05d}" for n in range(3_000)]}
+)
+ROWS = FRAME.to_dict("records")
+TEXT = FRAME.to_csv(index=False)
+
+
+def parquet() -> bytes:
+    file = io.BytesIO()
+    FRAME.to_parquet(file)
+    return file.getvalue()
+
+
+def test_a_table_is_text_after_a_downgrade_and_a_new_one_is_a_table_after_the_upgrade(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'byref.db'}"
+    with Engine(url) as engine:
+        before = engine.session("s").process(TEXT, tool="rows").variables[0]
+        assert before.value() == ROWS
+    db.downgrade(url, "0005")
+    db.upgrade(url)
+    with Engine(url) as engine:
+        session = engine.session("s")
+        assert session.variable("rows").value() == TEXT
+        assert session.process(TEXT + "3000,Rome,03000\n", tool="more").variables[0].value()[-1]["code"] == "03000"
+
+
+@pytest.mark.parametrize("kept", ["document", "records"])
+def test_one_of_a_document_and_its_records_goes_and_the_other_stays(engine: Engine, tenant: str, kept: str) -> None:
+    session = engine.session("s", tenant=tenant)
+    records, whole = session.process(parquet(), tool="rows").artifacts
+    gone, stays = (whole, records) if kept == "records" else (records, whole)
+    assert session.delete_artifact(gone.id)
+    [left] = session.artifacts()
+    assert left.id == stays.id and left.value == (ROWS if kept == "records" else parquet())
+    if kept == "records":
+        assert session.run("len(rows), rows[-1]['code']").value == [3_000, "02999"]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("kind", ["text", "document"])
+def test_tables_belong_to_the_hosts_transaction(shared_url: str, sandbox: Sandbox, kind: str, commits: bool) -> None:
+    database = create_engine(shared_url)
+    with Engine(shared_url, interpreter=sandbox) as engine, HostSession(database) as host:
+        session = engine.session("s", db=host)
+        [variable] = session.process(TEXT if kind == "text" else parquet(), tool="rows").variables
+        assert variable.value() == ROWS
+        (host.commit if commits else host.rollback)()
+        left = [variable.name for variable in engine.session("s").variables()]
+        assert left == (["rows"] if commits else [])
+    database.dispose()
+
+
+def test_documents_are_read_under_asyncio(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with byref.AsyncEngine(f"sqlite:///{tmp_path / 'byref.db'}") as engine:
+            session = await engine.session("s")
+            first, second = await asyncio.gather(
+                session.process(parquet(), tool="rows"), session.process(TEXT, tool="lines")
+            )
+            assert {one.variables[0].shape for one in (first, second)} == {"array(3000) of object(3 keys)"}
+            assert (await session.run("rows[7] == lines[7], len(rows)")).value == [True, 3_000]
+
+    asyncio.run(main())
