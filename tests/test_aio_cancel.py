@@ -73,7 +73,8 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(work())
     for thread in threading.enumerate():
-        if thread.name.startswith("byref") and not thread.name.startswith(("byref-gateway", "byref-mcp")):  # for good
+        for_good = ("byref-gateway", "byref-mcp", "byref-functions")
+        if thread.name.startswith("byref") and not thread.name.startswith(for_good):
             thread.join(5)
             assert not thread.is_alive(), thread.name
 

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, create_engine, select, update
+from sqlalchemy.orm import Session as HostSession
 
 from byref import ConfigurationError, Engine, Function, Session, ToolReply
 from byref.calling import journal
@@ -272,3 +273,32 @@ def test_a_decision_may_be_made_again_but_not_another(
         with pytest.raises(ConfigurationError, match="decided already"):
             session.resume("c1", {one.id: other})
     assert session.resume("c1", {one.id: {"order": 2}}).text == "2" and made == [2]
+
+
+@journaled
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_code_calls_functions_in_a_hosts_transaction_that_has_written_of_the_session(
+    engine: Engine, tenant: str, is_committed: bool
+) -> None:
+    made: list[int] = []
+
+    def pay(amount: int) -> int:
+        made.append(amount)
+        return amount
+
+    engine.session("old", tenant=tenant).process("before", tool="t")
+    its = create_engine(engine.database.engine.url)
+    with HostSession(its) as host:
+        for name in ("old", "new"):
+            session = engine.session(name, tenant=tenant, db=host, functions=[pay])
+            session.process("small", tool="t")
+            for each in range(2):
+                reply = session.call("code_interpreter", {"code": f"pay({each}) + pay(10)"}, call_id=f"c{each}")
+                assert reply.text == str(each + 10)
+        if is_committed:
+            host.commit()
+    its.dispose()
+    assert made == [0, 10, 1, 10] * 2
+    for name in ("old", "new"):
+        kept = [one for one in engine.session(name, tenant=tenant).ledger() if one.kind == "call"]
+        assert len(kept) == (4 if is_committed else 0)

@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -178,8 +178,10 @@ def start_of(scope: Scope) -> Start:
     return Start(datetime.now(UTC), secrets.token_bytes(32), is_first=True)
 
 
-def open_program(scope: Scope, start: Start) -> Program:
+def open_program(scope: Scope, start: Start, stage: Callable[[Callable[[Connection], Program]], Program]) -> Program:
     """Begin the program of the model's call that is answered, or take it over where an earlier run was interrupted.
+
+    `stage` runs what locks the session's row.
 
     Raises:
         UnderWay: somebody runs it at this moment, or has run it since `start_of` was asked.
@@ -226,7 +228,7 @@ def open_program(scope: Scope, start: Start) -> Program:
         ).scalar_one()
         return Program(int(row), owner)
 
-    return scope.stage(work)
+    return stage(work)
 
 
 def _whose(scope: Scope) -> dict[str, Any] | None:

@@ -31,7 +31,7 @@ ERROR_KINDS: Final = frozenset(get_args(ErrorKind))
 
 
 @dataclass(slots=True)
-class UnderWay:
+class CallUnderWay:
     """A call under way."""
 
     number: int
@@ -66,7 +66,7 @@ class UnderWay:
 class Back:
     """A call that has come back, not yet in the journal."""
 
-    call: UnderWay
+    call: CallUnderWay
     made: Made | None
     error: tuple[ErrorKind, str] | None
     wall_ms: float
@@ -86,8 +86,8 @@ class Maker:
         """Functions that have returned something else than before, each with what is different."""
         self._scope = scope
         self._at_once = scope.policy.run_calls_at_once
-        self._queue: deque[UnderWay] = deque()
-        self._under: dict[int, UnderWay] = {}
+        self._queue: deque[CallUnderWay] = deque()
+        self._under: dict[int, CallUnderWay] = {}
         """Calls that were begun and have not been forgotten, by number."""
         self._back: deque[Back] = deque()
         self._ready, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -109,7 +109,7 @@ class Maker:
         """Wait until a call has come back, but not longer."""
         select.select([self._ready], [], [], seconds)
 
-    def add(self, call: UnderWay) -> None:
+    def add(self, call: CallUnderWay) -> None:
         """Let a call be made when its turn comes."""
         self._queue.append(call)
 
@@ -169,7 +169,7 @@ class Maker:
 
     def start(self) -> None:
         """Make the calls whose turn it is."""
-        left: deque[UnderWay] = deque()
+        left: deque[CallUnderWay] = deque()
         at_once = Counter(one.function.name for one in self._under.values())
         while self._queue and len(self._under) < self._at_once:
             one = self._queue.popleft()
@@ -183,7 +183,7 @@ class Maker:
             self._make(one)
         self._queue.extendleft(reversed(left))
 
-    def _make(self, one: UnderWay) -> None:
+    def _make(self, one: CallUnderWay) -> None:
         loop, context = self._scope.loop, self._context.copy()
         if one.is_approved:
             context.run(is_approved.set, True)
@@ -196,7 +196,7 @@ class Maker:
             self._threads = ThreadPoolExecutor(self._at_once, thread_name_prefix="byref-function")
         self._threads.submit(context.run, self._called, one)
 
-    def _called(self, one: UnderWay) -> None:
+    def _called(self, one: CallUnderWay) -> None:
         if one.is_over:  # while it waited for a thread: the code was told that it did not return
             return
         try:
@@ -209,7 +209,7 @@ class Maker:
             return
         self._encode(one, value)
 
-    async def _awaited(self, one: UnderWay) -> None:
+    async def _awaited(self, one: CallUnderWay) -> None:
         try:
             try:
                 value = await one.function.call(**_converted(one.function, one.arguments))
@@ -223,11 +223,11 @@ class Maker:
         # What is long to encode must not hold the loop up.
         await asyncio.get_running_loop().run_in_executor(None, self._encode, one, value)
 
-    def _raised(self, one: UnderWay, error: BaseException) -> None:
+    def _raised(self, one: CallUnderWay, error: BaseException) -> None:
         waits = isinstance(error, NeedsApproval) and not one.is_approved
         self._came_back(one, None, error_of(one.function, error), waits=waits)
 
-    def _encode(self, one: UnderWay, value: object) -> None:
+    def _encode(self, one: CallUnderWay, value: object) -> None:
         usages: Sequence[Usage] | None = None
         if isinstance(value, Answered) and isinstance(one.function, ModelFunction):
             usages = submodels.usages_of(self._scope, one.function, value)
@@ -267,7 +267,7 @@ class Maker:
 
     def _came_back(
         self,
-        one: UnderWay,
+        one: CallUnderWay,
         made: Made | None,
         error: tuple[ErrorKind, str] | None,
         usages: Sequence[Usage] | None = None,

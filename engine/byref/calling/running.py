@@ -23,7 +23,7 @@ from byref.artifacts.variables import Part
 from byref.calling import budgets, journal, submodels
 from byref.calling.budgets import Full, Spent
 from byref.calling.journal import Entry, Key, Program, Start
-from byref.calling.making import ERROR_KINDS, Back, Maker, UnderWay
+from byref.calling.making import ERROR_KINDS, Back, CallUnderWay, Maker
 from byref.calling.results import Made
 from byref.calling.submodels import Asked, Hit, Make, ModelFunction, Verdict
 from byref.conversation import room
@@ -55,7 +55,7 @@ class PathChanged(Exception):
 class _New:
     """A call that is not in the journal yet, or is there and was not made: it was approved, say."""
 
-    under: UnderWay
+    under: CallUnderWay
     entry: Entry | None
     row: dict[str, Any]
     """What the journal is to have of it, if it has nothing yet."""
@@ -96,6 +96,8 @@ class Calls:
         self._functions = {function.name: function for function in functions}
         self._start_of: Start | None = None
         self._program: Program | None = None
+        self._stage_by: Callable[[Callable[[Connection], Any]], Any] | None = None
+        """Runs what is to be in SQL before the code goes on."""
         self._journal: dict[Key, Entry] = {}
         self._unclaimed: set[Key] = set()
         """Calls of an earlier run of the program that this one has not asked for yet."""
@@ -108,7 +110,7 @@ class Calls:
         self._held: list[_New] = []
         """Calls that wait until the session's calls at once are fewer."""
         self._tried = 0.0
-        self._followers: dict[bytes, list[UnderWay]] = {}
+        self._followers: dict[bytes, list[CallUnderWay]] = {}
         """Questions to models that are under way, each with the calls that wait for the same answer."""
         self._waiting: dict[int, Entry] = {}
         """Calls that wait for somebody's approval, by number."""
@@ -256,7 +258,9 @@ class Calls:
 
     def _stage(self, work: Callable[[Connection], Any]) -> Any:
         self._seen = time.monotonic()
-        return self._scope.stage(work)
+        if self._stage_by is None:
+            self._stage_by = self._scope.stage_under_lock()
+        return self._stage_by(work)
 
     def _started(self) -> Start:
         if self._start_of is None:
@@ -266,7 +270,7 @@ class Calls:
     def _opened(self) -> Program:
         if self._program is None:
             start = self._started()
-            program = journal.open_program(self._scope, start)
+            program = journal.open_program(self._scope, start, self._stage)
             self._program, self._seen = program, time.monotonic()
             if not start.is_first:
                 self._journal = self._scope.read(lambda connection: journal.entries(connection, program.row))
@@ -321,7 +325,7 @@ class Calls:
             "state": "waiting" if waits else "begun",
         }
 
-    def _from_journal(self, call: Call, function: Function, entry: Entry) -> UnderWay | None:
+    def _from_journal(self, call: Call, function: Function, entry: Entry) -> CallUnderWay | None:
         """Answer a call that the journal has; return it if it is to be made."""
         self.tally.calls += entry.state in ("returned", "raised", "refused")
         self.tally.failed += entry.state in ("raised", "refused")
@@ -341,7 +345,7 @@ class Calls:
                 known = jsontext.decode(call.arguments if entry.changed is None else arguments.encode())
                 assert isinstance(known, dict)
                 asked = _asked(function, known)
-                return UnderWay(
+                return CallUnderWay(
                     call.number,
                     function,
                     known,
@@ -355,7 +359,9 @@ class Calls:
                 known = jsontext.decode(call.arguments)
                 assert isinstance(known, dict)
                 asked = _asked(function, known)
-                under = UnderWay(call.number, function, known, entry.row, asked=asked, lost=entry.spent, id=entry.id)
+                under = CallUnderWay(
+                    call.number, function, known, entry.row, asked=asked, lost=entry.spent, id=entry.id
+                )
                 if function.repeatable:
                     return under
                 message = (
@@ -413,7 +419,9 @@ class Calls:
             words = f"{function.name}() was not called: whether it needs approval is not known: {one_line(error)}"
             self._refuse(call.number, "FunctionError", words)
             return
-        new.append(_New(UnderWay(call.number, function, arguments, 0, asked=_asked(function, arguments)), None, row))
+        new.append(
+            _New(CallUnderWay(call.number, function, arguments, 0, asked=_asked(function, arguments)), None, row)
+        )
 
     def _write(self, program: Program, new: Sequence[_New]) -> None:
         """Reserve what calls need, and write them down; those for which there is no room wait."""
@@ -494,7 +502,7 @@ class Calls:
                     continue
             self._take(under, verdicts.get(under.number))
 
-    def _take(self, under: UnderWay, verdict: Verdict | None) -> None:
+    def _take(self, under: CallUnderWay, verdict: Verdict | None) -> None:
         """Let a call that is begun be made, or be answered by what a model has answered before or answers another call."""
         digest = None if under.asked is None else under.asked.digest
         if isinstance(verdict, Hit):
@@ -637,12 +645,12 @@ class Calls:
         return "it needs approval" if approval is True else "its arguments need approval"
 
 
-def _shown(under: UnderWay) -> str:
+def _shown(under: CallUnderWay) -> str:
     """Return a call's arguments as who approves it sees them."""
     return ledger.cut_arguments(ledger.dump(under.arguments)) or ""
 
 
-def _waiting(under: UnderWay, arguments: str) -> Entry:
+def _waiting(under: CallUnderWay, arguments: str) -> Entry:
     return Entry(
         row=under.row,
         id=under.id,

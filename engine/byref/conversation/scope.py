@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 from sqlalchemy.orm import Session as HostSession
 
 from byref.accounting import ledger
@@ -27,6 +28,7 @@ from byref.artifacts.variables import Part
 from byref.conversation.interpreters import Interpreter
 from byref.db.database import Database, keeps_snapshot, retried
 from byref.db.payloads import Source
+from byref.db.tables import SessionRow
 from byref.functions import Function
 from byref.policy import Policy
 from byref.stores.protocol import BlobStore, is_model_readable
@@ -85,6 +87,8 @@ class Called:
 
 
 NO_ROW: Final = -1
+_PAUSES: Final = (0.0, 0.02, 0.05, 0.1)
+"""Seconds before each attempt to lock a session's row that may be the host's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,21 @@ class Scope:
         if self._stages_in_the_hosts():
             return self.write(work)
         return retried(self.database.write, work, races=1)
+
+    def stage_under_lock(self) -> Callable[[Callable[[Connection], T]], T]:
+        """Return `stage` for work that locks the session's row, or `write` if the host's transaction may hold that row.
+
+        On PostgreSQL, work in another transaction would wait for the row until the host's ends, which waits for the work. Transactions of
+        byref hold a row for milliseconds: one that stays locked, or is not seen, counts as the host's.
+        """
+        if self.host is None or self._stages_in_the_hosts():
+            return self.stage
+        free = select(SessionRow.id).where(SessionRow.id == self.row).with_for_update(skip_locked=True, key_share=True)
+        for pause in _PAUSES:
+            time.sleep(pause)
+            if retried(self.database.write, lambda connection: connection.execute(free).scalar(), races=1) is not None:
+                return self.stage
+        return self.write
 
     def on_leave(self, undo: Callable[[Connection], object]) -> None:
         """If staging uses a host's transaction on an event loop, have `undo` run there if the call is cancelled."""

@@ -30,6 +30,8 @@ class Calling:
         self._number = 0
         self._waits = 0
         """How often the run has said that it waits."""
+        self._waits_for: int | None = None
+        """For how many answers the run waits; None if it was at work when it was last heard."""
         self._open: set[int] = set()
         self._unsent: deque[Answer] = deque()
         self._unsent_bytes = 0
@@ -63,6 +65,9 @@ class Calling:
         if self._line.fileno() in ready and not self._has_ended:
             self._receive(poll)
         self._answer()
+        if self._waits_for == len(self._open) > 0 and not self._unsent_bytes:  # else an answer is on its way to it
+            self.is_suspended = self._callee.waits_for_ever()
+            self._answer()
         self._send()
         self._watch(poll)
 
@@ -79,12 +84,10 @@ class Calling:
             poll.unregister(self._line)
             return
         calls: list[Call] = []
-        waits, unanswered = False, 0
         try:
             for message in self._reader.feed(data):
-                unanswered = message.unanswered
                 if not isinstance(message, Call):
-                    waits = True
+                    self._waits_for = message.unanswered
                     self._waits += 1
                     # It says so once after a call, and once after an answer to one.
                     if self._waits > 2 * self._number + 1:
@@ -93,7 +96,8 @@ class Calling:
                 if message.number != self._number:
                     raise Malformed("a call that has another number than the next")
                 self._number += 1
-                waits = not message.is_awaited  # what it said before holds no more: it has gone on since
+                # What it said before holds no more: it has gone on since.
+                self._waits_for = None if message.is_awaited else message.unanswered
                 calls.append(message)
         except Malformed as error:
             raise wire.Broken(str(error)) from None
@@ -102,10 +106,6 @@ class Calling:
             raise wire.Broken(f"more than {MAX_CALLS_AT_ONCE:,} calls at once")
         if calls:
             self._callee.begin(calls)
-            self._answer()
-        waits = waits and unanswered == len(self._open) > 0  # else an answer is on its way to it
-        if waits and not self._unsent_bytes and self._callee.waits_for_ever():
-            self.is_suspended = True
 
     def _answer(self) -> None:
         """Take answers, as far as there is room for them. Where nobody reads them any more they are taken all the same: a callee
