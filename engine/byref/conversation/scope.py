@@ -87,7 +87,7 @@ class Called:
 
 
 NO_ROW: Final = -1
-_PAUSES: Final = (0.0, 0.02, 0.05, 0.1)
+_PAUSES: Final = (0.0, 0.02, 0.05)
 """Seconds before each attempt to lock a session's row that may be the host's."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Literal
@@ -142,23 +142,24 @@ def command_config(command: Sequence[str]) -> GatewayConfig:
     return GatewayConfig((ServerConfig(_name_of(command), "stdio", command=tuple(command), env=env),))
 
 
-def default_policy(knobs: Mapping[str, Any], preset: str = "variables") -> Policy:
-    """Return a preset with the gateway's defaults, overridden by `knobs`, which are fields of `Policy`.
+def default_policy(knobs: Mapping[str, Any], preset: str | None = None) -> Policy:
+    """Return `Policy`, or a preset of it, with the gateway's defaults, overridden by `knobs`, which are fields of `Policy`.
 
     A gateway never learns how full its client's context is: the gate of headroom is off, and the ceiling is lower. A conversation's
     ledger expires some time after its last step, because nobody deletes it.
     """
-    make: Callable[..., Policy] = getattr(Policy, preset)
-    tools = make().tools
+    base: Policy = Policy() if preset is None else getattr(Policy, preset)()
+    tools = base.tools
     listing = () if "list_artifacts" in tools else ("list_artifacts",)
     floor = knobs.get("min_threshold_bytes")
     given = {
         "headroom_percentage": 1.0,
         "max_threshold_bytes": max(MAX_RESULT_BYTES, floor if type(floor) is int else 0),
+        "wholesale_tokens": None,  # the ceiling bounds texts, too
         "ledger_ttl": DEFAULT_LEDGER_DAYS * 86_400,
         "tools": (*tools, *listing),
     }
-    return make(**{**given, **knobs})
+    return base.override(**{**given, **knobs})
 
 
 def _settings(servers: tuple[ServerConfig, ...], given: object) -> GatewayConfig:
@@ -168,8 +169,8 @@ def _settings(servers: tuple[ServerConfig, ...], given: object) -> GatewayConfig
     for key in given:
         if key not in known:
             raise ConfigurationError(f'"byref": {key!r} is no setting; there are {list(known)}')
-    preset, knobs = given.get("preset", "variables"), given.get("policy", {})
-    if preset not in _PRESETS:
+    preset, knobs = given.get("preset"), given.get("policy", {})
+    if preset is not None and preset not in _PRESETS:
         raise ConfigurationError(f'"byref"."preset": expected one of {list(_PRESETS)}, not {shown(preset)}')
     if not isinstance(knobs, dict):
         raise ConfigurationError(f'"byref"."policy": expected an object of knobs, not {shown(knobs)}')
