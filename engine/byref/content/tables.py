@@ -13,6 +13,7 @@ from byref.describe.nodes import BOOLEAN, INTEGER, NULL, NUMBER, OBJECT, STRING,
 from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.shape import kind_of
+from byref.describe.values import may_be_key
 from byref.jsonscan import Described
 from byref_sandbox.tabletext import NotATable, Recognised, ndjson, reading, recognise
 from byref_sandbox.tabletext.result import Table
@@ -141,12 +142,13 @@ def _rows(source: bytes, table: Table, read_as: reading.Table) -> list[dict[str,
 
 
 def _telling(table: Table, records: list[dict[str, Any]]) -> list[str]:
-    """Return the columns of which something may be said that is true of all cells: of texts, those that are few."""
+    """Return the columns of which something may be said that is true of all cells: of texts, those that are few or keys."""
     return [
         name
         for name, type_ in zip(table.names, table.types, strict=True)
         if type_.name not in ("text", "empty")
         or type_.nullable
+        or may_be_key(name)
         or 2 * len({record[name] for record in records}) <= len(records)
     ]
 

@@ -21,6 +21,8 @@ class Summary:
     """How often each value occurs that is not null; None if there are many."""
     range: tuple[Any, Any] | None = None
     """The least and the greatest number, or the first and the last date or time; None if there are none."""
+    is_unique: bool = False
+    """Whether no two of the values are equal, and none is null or empty."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -41,9 +41,11 @@ class Schema:
         """The schema as types, which are written in a short notation."""
         return Outline(self._node, self._value)
 
-    def values(self, size: int) -> list[Fact]:
-        """Return what can be said of the values, the most telling first; `size`, the bytes of their text, bounds the work."""
-        return values(self._value, self._node, size=size)
+    def values(self, size: int, *, is_table: bool = False) -> list[Fact]:
+        """Return what can be said of the values, the most telling first; `size`, the bytes of their text, bounds the work, less so if it
+        was read as a table.
+        """
+        return values(self._value, self._node, size=size, is_table=is_table)
 
     def full(self) -> dict[str, object]:
         """Return the schema that `genson.SchemaBuilder` builds from the value, down to the deepest level that is described.

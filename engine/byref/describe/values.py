@@ -30,6 +30,8 @@ _MOST_WORK: Final = 60_000_000
 """Nanoseconds of work for even the largest value."""
 _SHARE: Final = 0.3
 """How much of the time that `orjson.loads` takes for the text all work may take."""
+_SHARE_OF_A_TABLE: Final = 3.0
+"""The same for what was read as a table: reading it takes longer by more than that."""
 _LOADED: Final = 80
 """Nanoseconds that `orjson.loads` takes at least for an object, and for a member of one: up to twice as long where the data is larger than the processor's cache."""
 _LOADED_BYTE: Final = 0.25
@@ -157,13 +159,13 @@ class Fact:
         return self.path[: last + 1]
 
 
-def values(value: object, node: Node, *, size: int) -> list[Fact]:
+def values(value: object, node: Node, *, size: int, is_table: bool = False) -> list[Fact]:
     """Return facts about the values in a parsed JSON value, in which `Rows` may stand for lists; the most telling come first.
 
-    `node` is the value's schema; `size`, the bytes of its text, bounds the work. The value has JSON's own types only. Every fact is
+    `node` is the value's schema; `size`, the bytes of its text, bounds the work, less so if it was read as a table. The value has JSON's own types only. Every fact is
     exact, or names the sample that it is of. Strings in it are cut to 40 characters.
     """
-    reading = _Reading(node, size)
+    reading = _Reading(node, size, _SHARE_OF_A_TABLE if is_table else _SHARE)
     reading.read(value, node)
     return reading.facts()
 
@@ -258,8 +260,8 @@ class _Column:
 class _Reading:
     """Reads a value as far as its work allows."""
 
-    def __init__(self, node: Node, size: int) -> None:
-        self._work = Work(min(max(_LEAST_WORK, _SHARE * _loading(node, size)), _MOST_WORK))
+    def __init__(self, node: Node, size: int, share: float) -> None:
+        self._work = Work(min(max(_LEAST_WORK, share * _loading(node, size)), _MOST_WORK))
         self._columns: dict[Path, _Column] = {}
         self._keys: dict[Path, tuple[Keys, Fact | None]] = {}
         """The keys of the maps at a place, and what is said of them."""
@@ -363,7 +365,7 @@ class _Reading:
         for table, columns in tables.items():
             if not table or not isinstance(table[-1], Each):
                 continue
-            named = [column for column in columns if _KEY_NAMES.search(str(column.place.step))]
+            named = [column for column in columns if may_be_key(str(column.place.step))]
             parent = columns[0].place.parent
             first = next(iter(parent.node.members), None) if parent is not None else None
             count = 0
@@ -413,6 +415,11 @@ class _Reading:
             if column.sample is None or set(column.present) <= (join.target.distinct or set()):
                 column.more.append(f"in {target}")
                 column.worth = max(column.worth, _JOIN)
+
+
+def may_be_key(name: str) -> bool:
+    """Tell whether records are found by a column of this name."""
+    return _KEY_NAMES.search(name) is not None
 
 
 def _loading(node: Node, size: int) -> float:
@@ -482,7 +489,8 @@ def _said_of_all(place: Place, summary: Summary) -> _Column | None:
     elif counts is not None and 2 * len(counts) <= present:
         _say_words(column, Counter(counts))
     _say_nulls(column, summary.nulls, summary.count)
-    return column if column.worth else None
+    column.may_be_unique = summary.is_unique
+    return column if column.worth or column.may_be_unique else None
 
 
 def _say_lengths(column: _Column, lengths: Sequence[int]) -> None:

@@ -148,7 +148,7 @@ class _OutlineBuilder(Builder):
     @cached_property
     def _facts(self) -> Sequence[Fact]:
         """What can be said of values, the most telling first: as much as any budget may hold."""
-        return self._schema.values(self._measured.size)[:_MOST_FACTS]
+        return self._schema.values(self._measured.size, is_table=self._table is not None)[:_MOST_FACTS]
 
     def _shaped(self, budget: int) -> tuple[object, int, bool]:
         """Return the shape in at most this many tokens, its tokens, and whether it is whole."""
@@ -182,10 +182,13 @@ class _OutlineBuilder(Builder):
 
     def _read_as(self, kept: Sequence[Reference]) -> dict[str, str]:
         """Return in which way a text was taken for tables, or whose tables these are."""
-        block = self._measured.piece.block
-        read_as = block.read_as if isinstance(block, Block) else None
         document = f"; the document is {kept[1].id}" if len(kept) > 1 else ""
-        return {"read_as": encodable(read_as) + document} if read_as else {}
+        return {"read_as": encodable(self._table) + document} if self._table else {}
+
+    @property
+    def _table(self) -> str | None:
+        block = self._measured.piece.block
+        return block.read_as if isinstance(block, Block) else None
 
     @property
     def _is_incomplete(self) -> bool:
