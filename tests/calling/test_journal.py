@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import process_table
 import pytest
+from inline_snapshot import snapshot
 from sqlalchemy import Connection, create_engine, select, update
 from sqlalchemy.orm import Session as HostSession
 
@@ -18,6 +23,7 @@ from byref.calling import journal
 from byref.calling.running import Calls
 from byref.conversation import programs
 from byref.db.tables import CallRow, ProgramRow
+from byref_sandbox import Sandbox
 
 journaled = pytest.mark.postgresql("the journal's transactions")
 
@@ -302,3 +308,82 @@ def test_code_calls_functions_in_a_hosts_transaction_that_has_written_of_the_ses
     for name in ("old", "new"):
         kept = [one for one in engine.session(name, tenant=tenant).ledger() if one.kind == "call"]
         assert len(kept) == (4 if is_committed else 0)
+
+
+def killer(sandbox: Sandbox) -> Callable[[], None]:
+    """Kills every process of the sandbox that may be running code."""
+
+    def kill() -> None:
+        for pid in process_table.everyone(process_table.root_pid(sandbox)):
+            os.kill(pid, signal.SIGKILL)
+
+    return kill
+
+
+@journaled
+@pytest.mark.parametrize("call", ["c1", None])
+def test_code_whose_sandbox_is_killed_goes_on_as_long_as_more_calls_are_answered(
+    engine: Engine, tenant: str, sandbox: Sandbox, call: str | None
+) -> None:
+    made: list[int] = []
+    kill = killer(sandbox)
+
+    def step(number: int) -> int:
+        made.append(number)
+        kill()
+        return number
+
+    session = engine.session("chat", tenant=tenant, functions=[step])
+    reply = run(session, "[step(n) for n in range(6)]", call)
+    assert (reply.text, made) == ("[0,1,2,3,4,5]", [*range(6)])
+    assert [entry.kind for entry in session.ledger()] == [*["call"] * 6, "reply"]
+
+
+@pytest.mark.parametrize("call", ["c1", None])
+def test_code_whose_sandbox_is_killed_in_vain_ends(
+    engine: Engine, tenant: str, sandbox: Sandbox, call: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    runs: list[Calls] = []
+    kill, begin = killer(sandbox), Calls.begin
+
+    def killed(calls: Calls, asked: Any) -> None:
+        if made and calls not in runs:  # before it has asked for anything that was answered
+            runs.append(calls)
+            kill()
+        else:
+            begin(calls, asked)
+
+    def step(number: int) -> int:
+        made.append(number)
+        kill()
+        return number
+
+    monkeypatch.setattr(Calls, "begin", killed)
+    session = engine.session("chat", tenant=tenant, functions=[step])
+    reply = run(session, "step(1)", call)
+    assert reply.is_error and reply.text.startswith("Crash: ") and (made, len(runs)) == ([1], 4)
+    assert [(entry.kind, entry.step) for entry in session.ledger()] == [("call", 1), ("reply", 1)]
+    assert (session.pending(), run(session, "2", call).text) == ([], "2")
+
+
+def test_code_without_a_call_id_that_has_lost_its_program_is_not_run_again(
+    engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def step(number: int) -> int:
+        made.append(number)
+        engine.database.write(lambda connection: programs.end_all(connection, session._scope.row))  # as a sweep
+        return number
+
+    session = engine.session("chat", tenant=tenant, functions=[step])
+    reply = run(session, "step(1)", None)
+    assert (
+        reply.is_error
+        and reply.text
+        == snapshot(
+            "this code was interrupted; nobody knows which of its calls were made: look before you run it again"
+        )
+        and made == [1]
+    )

@@ -241,6 +241,8 @@ class Process:
         self._around(Calls, "wait", "before the wait", "after the wait")
         self._around(approvals, "decide", None, "after the decision")
         self._around(journal, "end", "in a result", None)
+        self._noting(Calls, "settle", "crashed")
+        self._noting(journal, "open_program", "opened")
         from byref.tools import calls
 
         self._around(calls, "_commit", "before the commit", None)
@@ -255,6 +257,16 @@ class Process:
             self.at("after a result")
 
         Calls._journal_ends = journal_ends  # type: ignore[method-assign]
+
+    def _noting(self, of: Any, name: str, what: str) -> None:
+        """Have what failures are read by: where a run began, and where its sandbox was dead."""
+        real: Callable[..., Any] = getattr(of, name)
+
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            self.note(what, str(os.getpid()))
+            return real(*arguments, **options)
+
+        setattr(of, name, wrapped)
 
     def _around(self, of: Any, name: str, before: str | None, after: str | None) -> None:
         real: Callable[..., Any] = getattr(of, name)

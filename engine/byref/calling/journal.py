@@ -48,8 +48,8 @@ class Start:
     """The time by its own clock."""
     seed: bytes
     """What its random numbers come from."""
-    is_first: bool
-    """Nobody has begun it before."""
+    row: int | None = None
+    """Its row in the journal, if an earlier run was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ _COLUMNS: Final = (
     CallRow.tokens,
     CallRow.spent_tokens,
 )
-_OPEN: Final = select(
+_KNOWN: Final = select(
     ProgramRow.id,
     ProgramRow.state,
     ProgramRow.owner,
@@ -106,12 +106,13 @@ _OPEN: Final = select(
     ProgramRow.began_at,
     ProgramRow.seed,
     ProgramRow.after_step,
-).where(
+).where(ProgramRow.state != "ended")
+_OPEN: Final = _KNOWN.where(
     ProgramRow.session_id == bindparam("of_session"),
     ProgramRow.call_digest == bindparam("call"),
     ProgramRow.content_digest == bindparam("content"),
-    ProgramRow.state != "ended",
 )
+_OPEN_BY_ROW: Final = _KNOWN.where(ProgramRow.id == bindparam("of_program"))
 _OF_PROGRAM: Final = (
     select(CallRow.digest, CallRow.occurrence, *_COLUMNS)
     .where(CallRow.program_id == bindparam("of_program"))
@@ -174,8 +175,8 @@ def start_of(scope: Scope) -> Start:
         if _is_running(found):
             raise UnderWay
         if not scope.ask(lambda connection: _is_of_an_earlier_turn(connection, scope.row, found)):
-            return Start(found.began_at, bytes(found.seed), is_first=False)
-    return Start(datetime.now(UTC), secrets.token_bytes(32), is_first=True)
+            return Start(found.began_at, bytes(found.seed), found.id)
+    return Start(datetime.now(UTC), secrets.token_bytes(32))
 
 
 def open_program(scope: Scope, start: Start, stage: Callable[[Callable[[Connection], Program]], Program]) -> Program:
@@ -189,6 +190,11 @@ def open_program(scope: Scope, start: Start, stage: Callable[[Callable[[Connecti
     called = scope.called or Called(None, "", "", bytes(32))
     whose, owner = _whose(scope), _new_owner()
 
+    def taken_over(connection: Connection, row: int) -> Program:
+        now_mine = {"owner": owner, "seen_at": datetime.now(UTC), "state": "running"}
+        connection.execute(update(ProgramRow).where(ProgramRow.id == row).values(now_mine))
+        return Program(row, owner)
+
     def work(connection: Connection) -> Program:
         last = ledger.lock(connection, scope.row)
         if whose is not None:
@@ -199,15 +205,15 @@ def open_program(scope: Scope, start: Start, stage: Callable[[Callable[[Connecti
                 programs.end(connection, found.id, None)
                 found = None
             if found is not None and bytes(found.seed) == start.seed:
-                connection.execute(
-                    update(ProgramRow)
-                    .where(ProgramRow.id == found.id)
-                    .values(owner=owner, seen_at=datetime.now(UTC), state="running")
-                )
-                return Program(found.id, owner)
+                return taken_over(connection, found.id)
             is_answered = ledger.given_before(connection, scope.row, "reply", whose["call"], whose["content"])
-            if found is not None or not start.is_first or is_answered is not None:
+            if found is not None or start.row is not None or is_answered is not None:
                 raise UnderWay
+        elif start.row is not None:  # whoever has its row goes on with it
+            found = connection.execute(_OPEN_BY_ROW, {"of_program": start.row}).one_or_none()
+            if found is None:
+                raise UnderWay
+            return taken_over(connection, found.id)
         row = connection.execute(
             insert(ProgramRow).returning(ProgramRow.id),
             {

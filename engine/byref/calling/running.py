@@ -11,7 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -85,16 +85,19 @@ _First = tuple[Call, Function, dict[str, Any], Key]
 
 
 class Calls:
-    """Answers the calls of one run of code (`byref_sandbox.functions.Callee`). It is used by one thread, and closed by it."""
+    """Answers the calls of one run of code (`byref_sandbox.functions.Callee`). It is used by one thread, and closed by it.
 
-    def __init__(self, scope: Scope) -> None:
+    `start` is that of an earlier run, where the program goes on.
+    """
+
+    def __init__(self, scope: Scope, start: Start | None = None) -> None:
         functions = scope.functions
         self.stubs: Sequence[Stub] = [function.stub for function in functions]
         self._maker = Maker(scope)
         self.tally = Tally(departed=self._maker.departed)
         self._scope = scope
         self._functions = {function.name: function for function in functions}
-        self._start_of: Start | None = None
+        self._start_of = start
         self._program: Program | None = None
         self._stage_by: Callable[[Callable[[Connection], Any]], Any] | None = None
         """Runs what is to be in SQL before the code goes on."""
@@ -116,6 +119,8 @@ class Calls:
         """Calls that wait for somebody's approval, by number."""
         self._answers: deque[Answer | tuple[int, Entry]] = deque()
         """Those of the journal are read when their turn comes."""
+        self.new_results = 0
+        """Calls whose results this run has written into the journal."""
         self._results: list[tuple[Function, int, Made]] = []
         self._seen = 0.0
 
@@ -214,9 +219,21 @@ class Calls:
         return len(self._unclaimed)
 
     @property
-    def have_begun(self) -> bool:
-        """Whether the code has called anything."""
-        return self._program is not None
+    def again(self) -> Start | None:
+        """With what the program goes on if this run was interrupted; None if it has not called anything, now or before."""
+        start = self._start_of
+        if start is not None and self._program is not None:
+            start = replace(start, row=self._program.row)
+        return None if start is None or start.row is None else start
+
+    def conclude(self) -> None:
+        """Count the calls that only earlier runs of the program have asked for, and let `commit` end it also if this one has called
+        nothing.
+        """
+        if self.again is not None:
+            self._opened()
+            for key in self._unclaimed:
+                self._count(self._journal[key])
 
     def wait(self) -> None:
         """Note that the program waits for approvals."""
@@ -272,7 +289,7 @@ class Calls:
             start = self._started()
             program = journal.open_program(self._scope, start, self._stage)
             self._program, self._seen = program, time.monotonic()
-            if not start.is_first:
+            if start.row is not None:
                 self._journal = self._scope.read(lambda connection: journal.entries(connection, program.row))
                 self._unclaimed = {
                     key for key, entry in self._journal.items() if entry.state in ("returned", "raised", "begun")
@@ -327,9 +344,7 @@ class Calls:
 
     def _from_journal(self, call: Call, function: Function, entry: Entry) -> CallUnderWay | None:
         """Answer a call that the journal has; return it if it is to be made."""
-        self.tally.calls += entry.state in ("returned", "raised", "refused")
-        self.tally.failed += entry.state in ("raised", "refused")
-        self.tally.tokens += entry.tokens
+        self._count(entry)
         match entry.state:
             case "returned":
                 self._answers.append((call.number, entry))
@@ -370,6 +385,11 @@ class Calls:
                 )
                 self._maker.answer(Back(under, None, ("RuntimeError", message), 0.0))
         return None
+
+    def _count(self, entry: Entry) -> None:
+        self.tally.calls += entry.state in ("returned", "raised", "refused")
+        self.tally.failed += entry.state in ("raised", "refused")
+        self.tally.tokens += entry.tokens
 
     def _refuse(self, number: int, kind: ErrorKind, message: str) -> None:
         self._answers.append(Raised(number, kind, _bounded(message)))
@@ -594,6 +614,7 @@ class Calls:
                 self._waiting[one.call.number] = _waiting(one.call, _shown(one.call))
                 continue
             self.tally.calls += 1
+            self.new_results += 1
             if one.made is None or one.call.number in refused:
                 self.tally.failed += 1
                 self._refuse(one.call.number, *_failure(one, refused))

@@ -32,6 +32,9 @@ logger = logging.getLogger("byref")
 
 TOO_DEEP = "what came is nested too deeply to be told; give or name a part of it"
 
+LOST = "this code was interrupted; nobody knows which of its calls were made: look before you run it again"
+"""Said of code that has no call id, by which it could go on."""
+
 UNDER_WAY_SECONDS = 0.05
 """How often a call looks whether another run of the same code has ended."""
 
@@ -79,6 +82,8 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
             try:
                 return _called(scope, made)
             except UnderWay:
+                if made.call_id is None:
+                    return _commit(scope, made, Answer(LOST, True))
                 now = time.monotonic()
                 until = now + _patience(scope) if until is None else until
                 if now >= until:

@@ -29,7 +29,9 @@ INLINE_SHARE = 0.5
 MAX_SHOWN = 5
 SHOWN_CHARS = 200
 REPEATS = 3
-"""How often code that calls functions runs again after its process was killed; code that kills itself does so no more often."""
+"""How often code that calls functions runs again after its process was killed, unless more of its calls are answered each time."""
+MOST_REPEATS = 12
+"""How often at most: code that kills itself after each call does so no more often."""
 STUB_CHARS = 6_000
 """Characters of the functions in the description: about 1,500 tokens."""
 MAX_MODULES = 30
@@ -54,16 +56,22 @@ def _run(scope: Scope, arguments: CodeArguments) -> Answer:
     calls = Calls(scope)
     try:
         execution = runs.run(scope, arguments.code, inline_tokens=inline_tokens, functions=calls)
-        for _ in range(REPEATS):
-            if not calls.have_begun or (error := execution.outcome.error) is None or error.kind != CRASH:
+        in_vain = 0
+        for _ in range(MOST_REPEATS):
+            start, error = calls.again, execution.outcome.error
+            if start is None or error is None or error.kind != CRASH:
                 break
             # The sandbox was killed. The journal has what the calls returned, so the code may run again from its beginning.
             calls.settle()
+            in_vain = 0 if calls.new_results else in_vain + 1
+            if in_vain > REPEATS:
+                break
             calls.close()
-            calls = Calls(scope)
+            calls = Calls(scope, start)
             execution = runs.run(scope, arguments.code, inline_tokens=inline_tokens, functions=calls)
         if calls.pending:
             return Answer(_waits_for(calls.pending), calls=calls)
+        calls.conclude()
         return answer(scope, execution, calls)
     except BaseException:
         calls.close()
