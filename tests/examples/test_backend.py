@@ -15,10 +15,11 @@ from typing import Any
 import httpx
 import pytest
 from forking import FORKS
-from provider import Calls, Provider, provider
 from sqlalchemy import create_engine, inspect
 
 import byref
+from byref.testing import ScriptedProvider
+from byref.testing.providers import Call
 
 BACKEND = Path(__file__).parents[2] / "examples/backend"
 
@@ -37,7 +38,7 @@ def migrate(url: str) -> None:
 
 
 @contextmanager
-def serving(url: str, told: Provider) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
+def serving(url: str, told: ScriptedProvider) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
     """Run the backend; at the end it gets a SIGTERM and has to leave with 0 and without a word of an error."""
     environment = {**os.environ, "DATABASE_URL": url, "ANTHROPIC_BASE_URL": told.url, "ANTHROPIC_API_KEY": "none"}
     command = FORKS.command("-m", "uvicorn", "app:app", "--port", "0", "--app-dir", str(BACKEND))
@@ -71,15 +72,17 @@ def said(client: httpx.Client, text: str, chat: str = "chat-1", **options: Any) 
     return "".join(pieces)
 
 
-def refund_late(results: list[str]) -> Calls:
-    return [("code_interpreter", {"code": "late = [o['id'] for o in orders if o['is_late']]\nlen(late)"})]
+def refund_late(results: list[str]) -> list[Call]:
+    return [
+        {"name": "code_interpreter", "input": {"code": "late = [o['id'] for o in orders if o['is_late']]\nlen(late)"}}
+    ]
 
 
 def test_a_chat_goes_on_in_another_process(url: str) -> None:
     migrate(url)
-    first: list[Any] = [[("list_orders", {})], refund_late, "There are 41 late orders."]
-    second: list[Any] = [[("refund", {"ids": "$late"})], lambda results: f"Done: {results[0]}"]
-    with provider(*first, *second) as told:
+    first: list[Any] = [[{"name": "list_orders", "input": {}}], refund_late, "There are 41 late orders."]
+    second: list[Any] = [[{"name": "refund", "input": {"ids": "$late"}}], lambda results: f"Done: {results[0]}"]
+    with ScriptedProvider(*first, *second) as told:
         with serving(url, told) as (client, _):
             assert said(client, "How many orders are late?") == "There are 41 late orders."
             state = client.get("/chats/chat-1").json()
@@ -106,7 +109,7 @@ def test_a_turn_that_fails_leaves_whole_steps_on_both_sides(url: str) -> None:
     def fail(results: list[str]) -> str:
         raise RuntimeError("overloaded")
 
-    with provider([("list_orders", {})], "never said") as told:
+    with ScriptedProvider([{"name": "list_orders", "input": {}}], "never said") as told:
         told.turns.insert(1, fail)
         with serving_with_errors(url, told) as client:
             with pytest.raises((httpx.RemoteProtocolError, AssertionError)):
@@ -121,7 +124,7 @@ def test_a_turn_that_fails_leaves_whole_steps_on_both_sides(url: str) -> None:
 
 
 @contextmanager
-def serving_with_errors(url: str, told: Provider) -> Iterator[httpx.Client]:
+def serving_with_errors(url: str, told: ScriptedProvider) -> Iterator[httpx.Client]:
     """The same where the server logs an error, which the test expects."""
     with pytest.raises(AssertionError, match="overloaded"), serving(url, told) as (client, _):
         yield client
@@ -137,7 +140,10 @@ def test_a_reply_is_finished_before_the_process_stops(tmp_path: Path) -> None:
         time.sleep(0.5)
         return "The last words."
 
-    with provider([("list_orders", {})], stop_meanwhile) as told, serving(url, told) as (client, server):
+    with (
+        ScriptedProvider([{"name": "list_orders", "input": {}}], stop_meanwhile) as told,
+        serving(url, told) as (client, server),
+    ):
         stopping.append(lambda: server.send_signal(signal.SIGTERM))
         assert said(client, "How many?") == "The last words."
         server.wait(timeout=30)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from forking import FORKS
-from provider import Calls, provider
 
 import byref
+from byref.testing import ScriptedProvider
+from byref.testing.providers import Call
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUESTION = "Which region has the highest sum? Refund its late orders."
@@ -19,14 +20,17 @@ late = [o["id"] for o in orders if o["is_late"] and o["region"] == totals.idxmax
 (totals.idxmax(), len(late))"""
 
 
-def look_and_count(results: list[str]) -> Calls:
+def look_and_count(results: list[str]) -> list[Call]:
     assert len(results) == 1 and len(results[0]) < 8_000 and "$orders" in results[0]
-    return [("code_interpreter", {"code": CODE}), ("artifact_jq", {"artifact_id": "orders", "expression": "length"})]
+    return [
+        {"name": "code_interpreter", "input": {"code": CODE}},
+        {"name": "artifact_jq", "input": {"artifact_id": "orders", "expression": "length"}},
+    ]
 
 
-def refund_by_reference(results: list[str]) -> Calls:
+def refund_by_reference(results: list[str]) -> list[Call]:
     assert "4000" in results[1]
-    return [("refund", {"ids": "$late"}), ("refund", {"ids": "$nothing"})]
+    return [{"name": "refund", "input": {"ids": "$late"}}, {"name": "refund", "input": {"ids": "$nothing"}}]
 
 
 def conclude(results: list[str]) -> str:
@@ -44,8 +48,8 @@ def conclude(results: list[str]) -> str:
     ],
 )
 def test_a_loop_answers_out_of_all_of_the_data(script: str, key: str, base: str, tmp_path: Path) -> None:
-    turns = ([("list_orders", {})], look_and_count, refund_by_reference, conclude)
-    with provider(*turns) as told:
+    turns = ([{"name": "list_orders", "input": {}}], look_and_count, refund_by_reference, conclude)
+    with ScriptedProvider(*turns) as told:
         environment = {**os.environ, f"{key}_BASE_URL": told.url + base, f"{key}_API_KEY": "none"}
         run = subprocess.run(
             FORKS.command(str(EXAMPLES / f"{script}.py"), QUESTION),

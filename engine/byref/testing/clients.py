@@ -1,4 +1,4 @@
-"""A provider's client without a model, for tests and trials of a host's loop: it plays a script of turns."""
+"""A provider's client without a model and without HTTP: it plays a script of turns."""
 
 from __future__ import annotations
 
