@@ -1,9 +1,11 @@
 """The contract of `TokenCounter` as tests, which an author of a counter runs on it; needs pytest::
 
-class TestMyCounter(TokenCounterContract):
-@pytest.fixture
-def counter(self):
-return MyCounter()
+    class TestMyCounter(TokenCounterContract):
+        @pytest.fixture
+        def counter(self):
+            return MyCounter()
+
+Texts have up to 32 MB.
 """
 
 from __future__ import annotations
