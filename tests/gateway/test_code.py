@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import mcp_types as types
@@ -12,6 +13,7 @@ from gateway_kit import Held, Place, text_of
 from mcp.client import Client
 
 from byref.gateway import search
+from byref.gateway.conversation import OTHERS_SECONDS
 
 JOIN = (
     "import asyncio\n"
@@ -142,3 +144,16 @@ def test_tools_are_found_by_their_words(query: str, expected: list[str]) -> None
     ]
     found = [tools[at]["name"] for at in search.found(query, tools, 3)]
     assert found[: len(expected)] == expected
+
+
+@pytest.mark.slow
+def test_code_waits_for_a_server_that_starts_slowly(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    south = place.shop("south")
+    south["args"] = ["-c", f'sleep {OTHERS_SECONDS + 2}; exec "$0" "$@"', south["command"], *south["args"]]
+    config = place.write({"north": place.shop("north"), "south": {**south, "command": "sh"}}, functions=True)
+    with Held(lambda: place.client("--config", config)) as held:
+        shops = Shops(held, Asked())
+        assert not any(tool.name.startswith("south") for tool in shops.tools())
+        assert shops.code(JOIN).startswith("[20000,3]")
+        assert any(tool.name.startswith("south") for tool in shops.tools())

@@ -286,7 +286,8 @@ class Conversation:
         return result
 
     async def _run_code(self, code: CodeTools, call: Call, arguments: Json) -> Json:
-        await self.settled()
+        # Code may call tools of a server that is still starting, so this waits longer than a list does.
+        await self.settled(others=START_SECONDS)
         offered = await self._catalogue.offered("tools")
         asking = Asking(call, self._forward, asyncio.get_running_loop())
 
@@ -300,7 +301,7 @@ class Conversation:
             asking.is_over = True
 
     async def _search(self, code: CodeTools, arguments: Json) -> Json:
-        await self.settled()
+        await self.settled(others=START_SECONDS)
         offered = await self._catalogue.offered("tools")
         text = await self._thread(lambda: code.found(arguments.get("query"), offered))
         return {"content": [{"type": "text", "text": without_surrogates(text)}]}
