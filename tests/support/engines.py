@@ -17,16 +17,27 @@ from byref_sandbox import Sandbox
 BACKENDS = ("sqlite", "postgresql")
 
 
+OWN = ("database_url", "shared_url", "empty_url")
+"""Fixtures of conftest.py that give a database to one test."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """On PostgreSQL a quick run takes those tests of shared engines that are marked: `postgresql(reason)`.
 
     The others look at what byref makes of an output, which is done before the database is asked. Tests with a database of
-    their own are about it and are taken on both.
+    their own are about it and are taken on both, but for those marked `quick_on(database, reason)`, and in memory those that are
+    marked for it.
     """
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
             continue
+        own = next((item.callspec.params[name] for name in OWN if name in item.callspec.params), None)
+        quick = item.get_closest_marker("quick_on")
+        if quick is not None and (len(quick.args) != 2 or own is None):
+            raise pytest.UsageError(f"{item.nodeid}: expected quick_on(database, reason), and a database of its own")
+        if own is not None and (own == "memory" if quick is None else own != quick.args[0]):
+            item.add_marker(pytest.mark.slow)
         shared = [name for name in ("engine", "exact") if item.callspec.params.get(name) == "postgresql"]
         if not any(item._fixtureinfo.name2fixturedefs[name][-1].func.__module__ == __name__ for name in shared):
             continue
