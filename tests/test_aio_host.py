@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from material import page, records
+from sampled import sampled
 from sqlalchemy import create_engine, make_url, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.ext.asyncio import AsyncEngine as HostEngine
@@ -100,7 +101,7 @@ STEPS = ["usage", "list_users", "code_interpreter", "artifact_grep", "resolution
 
 
 class TestTransactions:
-    @pytest.mark.parametrize("host_first", [True, False])
+    @pytest.mark.parametrize("host_first", sampled([True, False], 2))
     def test_the_hosts_commit_keeps_both(self, host_url: str, url: str, sandbox: Sandbox, host_first: bool) -> None:
         async def work() -> None:
             async with both(host_url, url, sandbox) as (engine, make_session):

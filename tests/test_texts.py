@@ -365,7 +365,7 @@ def missing(text: str, tools: list[str]) -> list[str]:
     return [name for name in TOOL_NAMES if name in text and name not in tools]
 
 
-@pytest.mark.parametrize("step", [64, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [128, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("form", FORMS)
 def test_no_text_names_a_tool_that_is_not_there(local: Engine, tenant: str, form: str, mode: str, step: int) -> None:

@@ -293,7 +293,8 @@ def gone(pids: set[int]) -> bool:
     return not alive
 
 
-@pytest.mark.parametrize("how", ["eof", pytest.param("sigterm", marks=pytest.mark.slow)])
+@pytest.mark.slow  # a gateway's end is a quick test of tests/gateway/test_upstream.py
+@pytest.mark.parametrize("how", ["eof", "sigterm"])
 def test_nothing_is_left_when_the_client_leaves_in_the_midst_of_a_call(
     process: subprocess.Popen[bytes], how: str
 ) -> None:

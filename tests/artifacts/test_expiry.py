@@ -24,10 +24,8 @@ WEEK = timedelta(days=7)
 ALL = list(TOOL_NAMES)
 
 
-ON_SQLITE = pytest.mark.parametrize(
-    "shared_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
-)
-"""What does not depend on how a database compares times and takes locks."""
+pytestmark = pytest.mark.quick_on("postgresql", "it compares times with a zone, and takes locks by rows")
+ON_SQLITE = pytest.mark.quick_on("sqlite", "no time is compared and no lock is taken")
 
 
 @pytest.fixture

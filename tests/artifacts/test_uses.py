@@ -22,6 +22,7 @@ from byref_sandbox import Sandbox
 ROWS = [{"id": number, "text": "a word or two"} for number in range(1_000)]
 TTL = 1.5
 WEEK = timedelta(days=7)
+pytestmark = pytest.mark.quick_on("postgresql", "two engines write at once")
 
 
 def expiries(engine: Engine) -> dict[str, datetime]:

@@ -21,6 +21,9 @@ from byref.db.tables import ArtifactRow, SessionRow
 TABLES = ("ledger", "artifacts", "variables", "names", "runs", "tombstones", "items", "blobs", "frames")
 
 
+pytestmark = pytest.mark.quick_on("postgresql", "it takes locks by rows, and others go on meanwhile")
+
+
 class Killed(BaseException):
     """The process is gone."""
 

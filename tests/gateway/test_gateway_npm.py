@@ -12,6 +12,7 @@ import pytest
 from gateway_kit import Heard, Held, Place, eventually, text_of
 from mcp.client import Client
 
+pytestmark = pytest.mark.slow  # servers of our own are quick ones
 ROWS = [{"id": number, "name": f"user {number}"} for number in range(3000)]
 
 

@@ -224,7 +224,7 @@ def nested(levels: int, leaf: Any, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["objects", "arrays"])
-@pytest.mark.parametrize("levels", [248, 250, 900])
+@pytest.mark.parametrize("levels", [248, 250, pytest.param(900, marks=pytest.mark.slow)])
 def test_deep_json_is_structured_and_says_where_it_was_cut(chat: Session, levels: int, kind: str) -> None:
     text = nested(levels, records(600), kind)
     for output in (text, text.encode(), io.BytesIO(text.encode()), [{"type": "text", "text": text}], json.loads(text)):

@@ -50,7 +50,7 @@ DIALECTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("count", [600, 6_000])
+@pytest.mark.parametrize("count", [600, pytest.param(6_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_code_jq_sql_and_references_read_records(session: Session, dialect: str, count: int) -> None:
     rows = orders(count)

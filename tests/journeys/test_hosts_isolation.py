@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from material import page, records
+from sampled import sampled
 from sqlalchemy import Connection, create_engine, event, make_url, select, text
 from sqlalchemy import Engine as HostEngine
 from sqlalchemy.ext.asyncio import AsyncSession as HostAsyncSession
@@ -143,7 +144,9 @@ class TestIsolation:
         assert tools(pg.session("s")) == ["theirs", "mine"]
 
     @pytest.mark.parametrize("level", SNAPSHOTS)
-    @pytest.mark.parametrize("what", ["call", "run", "resolve", "record_usage", "store_artifact", "end", "session"])
+    @pytest.mark.parametrize(
+        "what", sampled(["call", "run", "resolve", "record_usage", "store_artifact", "end", "session"], 3)
+    )
     def test_every_method_raises_it(
         self, pg: Engine, pg_url: str, host_of: Callable[..., HostEngine], level: str, what: str
     ) -> None:

@@ -60,8 +60,8 @@ def begun(*commands: str, through: tuple[str, ...] = (), **environment: str) -> 
     ("how", "command"),
     [
         (signal.SIGKILL, "sleep 600"),
-        (signal.SIGTERM, "sleep 600"),
-        (signal.SIGINT, "sleep 600"),
+        pytest.param(signal.SIGTERM, "sleep 600", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, "sleep 600", marks=pytest.mark.slow),
         pytest.param(signal.SIGKILL, STUBBORN, marks=pytest.mark.slow),
     ],
 )

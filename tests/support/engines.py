@@ -34,8 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         own = next((item.callspec.params[name] for name in OWN if name in item.callspec.params), None)
         quick = item.get_closest_marker("quick_on")
-        if quick is not None and (len(quick.args) != 2 or own is None):
-            raise pytest.UsageError(f"{item.nodeid}: expected quick_on(database, reason), and a database of its own")
+        if quick is not None and len(quick.args) != 2:
+            raise pytest.UsageError(f"{item.nodeid}: expected quick_on(database, why that one)")
         if own is not None and (own == "memory" if quick is None else own != quick.args[0]):
             item.add_marker(pytest.mark.slow)
         shared = [name for name in ("engine", "exact") if item.callspec.params.get(name) == "postgresql"]

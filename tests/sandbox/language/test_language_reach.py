@@ -163,7 +163,11 @@ def _samples(language: Language, code: str) -> dict[str, object]:
     return {f"<{type(value).__name__} {number}>": value for number, value in enumerate(values)}
 
 
-@pytest.mark.parametrize("samples", [VALUES, DRAWINGS, CLASSES], ids=["values", "drawings", "classes"])
+@pytest.mark.parametrize(
+    "samples",
+    [VALUES, pytest.param(DRAWINGS, marks=pytest.mark.slow), CLASSES],  # these take as long as both others
+    ids=["values", "drawings", "classes"],
+)
 def test_what_values_lead_to(language: Language, samples: str) -> None:
     def look() -> list[str]:
         reach = reached(language, _samples(language, samples), depth=2, most=MOST)

@@ -314,6 +314,7 @@ def test_saving_writes_no_file(sandbox: Sandbox) -> None:
     assert not target.exists()
 
 
+@pytest.mark.slow
 def test_plots_and_queries_of_a_host_that_is_not_root(script: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     with tempfile.TemporaryDirectory() as place:
         done = script(_AS_NOBODY, place)

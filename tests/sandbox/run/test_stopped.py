@@ -7,6 +7,7 @@ import struct
 
 import msgspec
 import pytest
+from sampled import sampled
 
 from byref_sandbox import Limits, Sandbox, wire
 from byref_sandbox.host.exchange import Answer
@@ -17,7 +18,7 @@ ENDLESS_PATTERN = "re.match('(a+)+$', 'a' * 40 + 'b')"
 PRINTED = "print('before')\n"
 
 
-@pytest.mark.parametrize("session", [None, "stopped"])
+@pytest.mark.parametrize("session", sampled([None, "stopped"], 2))
 @pytest.mark.parametrize(
     ("code", "limits", "kind", "line"),
     [
