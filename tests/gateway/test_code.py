@@ -117,6 +117,16 @@ def test_a_client_that_cannot_ask_gets_a_refusal_in_words(place: Place) -> None:
         assert "this client cannot ask: call the tool itself" in shops.code("list_users(1)")
 
 
+@pytest.mark.slow
+def test_a_list_that_stays_waits_for_a_server_that_starts_slowly(place: Place) -> None:
+    south = place.shop("south")
+    south["args"] = ["-c", f'sleep {OTHERS_SECONDS + 2}; exec "$0" "$@"', south["command"], *south["args"]]
+    servers = {"north": place.shop("north"), "south": {**south, "command": "sh"}}
+    with Held(lambda: place.client("--config", place.write(servers, tools_tokens=100_000))) as held:
+        tools = {tool.name: tool for tool in Shops(held, Asked()).tools()}
+        assert "south__list_users" in tools and "south__list_users(" in (tools["code_interpreter"].description or "")
+
+
 def tool(name: str, description: str = "", **properties: str) -> dict[str, Any]:
     schema = {"properties": {key: {"description": text} for key, text in properties.items()}}
     return {"name": name, "description": description, "inputSchema": schema}

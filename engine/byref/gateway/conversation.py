@@ -203,7 +203,9 @@ class Conversation:
                 await upstream.notify(context.method, context.params)
 
     async def _list_tools(self, call: Call, params: Json) -> Json:
-        await self.settled()
+        # A list within a budget stays as it is first shown, so servers that start slowly have to be in it.
+        is_kept = self._code is not None and self._code.searches
+        await self.settled(others=START_SECONDS if is_kept else OTHERS_SECONDS)
         offered = await self._catalogue.offered("tools")
         code = self._code
         if code is None:
