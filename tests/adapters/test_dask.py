@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -107,6 +108,33 @@ def test_a_worker_runs_code_as_a_sandbox_here_does(engine: Engine, tmp_path: Pat
             assert replies[0].content == replies[1].content.replace(
                 sessions[1].variable("rows").artifact.id, sessions[0].variable("rows").artifact.id
             )
+
+
+def test_code_calls_functions_of_the_host(engine: Engine) -> None:
+    made: list[tuple[int, int]] = []
+
+    def double(n: int) -> int:
+        made.append((os.getpid(), n))
+        return 2 * n
+
+    async def later(n: int) -> int:
+        await asyncio.sleep(0.05)
+        return n + 1
+
+    def fail() -> None:
+        raise ValueError("no luck")
+
+    session = engine.session("here", functions=[double, later, fail])
+
+    def code(text: str) -> str:
+        return session.call("code_interpreter", {"code": text}).text
+
+    assert code("kept = double(21)\nkept").startswith("42")
+    assert made == [(os.getpid(), 21)]
+    assert code("import asyncio\nsum(await asyncio.gather(*[later(n) for n in range(200)]))").startswith("20100")
+    assert code("[double(double(n)) for n in (kept, 1)]").startswith("[168,4]")
+    assert "no luck" in code("try:\n    fail()\nexcept ValueError as error:\n    print(error)")
+    assert code("len(repr(double))") and len(made) == 5
 
 
 @pytest.mark.slow

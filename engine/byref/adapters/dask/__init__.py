@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 import zstandard
 from blake3 import blake3
 
@@ -46,6 +47,7 @@ from byref_sandbox.values.data import Load
 try:
     from byref.adapters.dask import worker as dask_worker
     from byref.adapters.dask.cluster import Cluster, pickled
+    from byref.adapters.dask.lines import HostEnd, Lost, Stopped
 except ImportError as error:
     raise missing("byref.adapters.dask", "distributed", "dask") from error
 
@@ -112,6 +114,7 @@ class DaskInterpreter(Runner):
 
     def _renew(self) -> None:
         self._owner = secrets.token_hex(16)
+        self._listening: set[str] = set()
 
     def __enter__(self) -> DaskInterpreter:
         """Return the interpreter itself."""
@@ -149,8 +152,28 @@ class DaskInterpreter(Runner):
         self, request: wire.Request, loads: Sequence[Load], session: str | None, callee: Callee | None = None
     ) -> Answer:
         """Run one request on a worker; data goes as references, and as bytes if the worker cannot read it."""
-        if callee is not None:
-            raise SandboxUnavailable("code on a Dask cluster cannot call functions of the host")
+        if callee is None or not request.functions:
+            return self._answer(request, loads, session, None)
+        line = HostEnd(callee, self._inline_bytes, self._listening)
+        is_done = False
+        try:
+            answer = self._answer(request, loads, session, line)
+            is_done = True
+        except Stopped as stopped:
+            raise stopped.error from None
+        except Lost as lost:
+            # As of a process that was killed: whoever made the calls knows what they returned, and may begin the run again.
+            logger.warning("a run on the Dask cluster at %s has ended: %s", self._cluster.address, lost)
+            return Answer(fault="gone", detail=str(lost))
+        finally:
+            line.close(is_done=is_done)
+        if answer.fault == "suspended" and not line.is_suspended:
+            raise SandboxUnavailable("a worker's reply could not be read: it was not told that the run waits in vain")
+        return answer
+
+    def _answer(
+        self, request: wire.Request, loads: Sequence[Load], session: str | None, line: HostEnd | None
+    ) -> Answer:
         data: list[Blob | Value | Given | AtHost | None] = [
             None if payload.inline is not None else _reference(load)
             for payload, load in zip(request.payloads, loads, strict=True)
@@ -158,7 +181,10 @@ class DaskInterpreter(Runner):
         asked = time.monotonic()
         name = None if session is None else f"{self._namespace}\0{session}"
         while True:
-            packed = encode(Order(self._settings, self._owner, name, request, data, self._source))
+            order = Order(self._settings, self._owner, name, request, data, self._source)
+            if line is not None:
+                order = msgspec.structs.replace(order, line=line.id, line_bytes=self._inline_bytes)
+            packed = encode(order)
             if len(packed) > self._inline_bytes:
                 raise SandboxUnavailable(
                     f"a run would send {len(packed):,} bytes through the Dask scheduler, at most {self._inline_bytes:,} may "
@@ -166,7 +192,9 @@ class DaskInterpreter(Runner):
                 )
             size = sum(each.size for each in data if isinstance(each, Blob | Given))
             seconds = request.terms.wall_seconds + self._timeout + size / wire.LOAD_BYTES_PER_SECOND
-            reply = self._sent(packed, request, name, asked, seconds)
+            if line is not None:
+                seconds += request.terms.wait_seconds
+            reply = self._sent(packed, request, name, asked, seconds, line)
             if isinstance(reply, Answered):
                 return answer_of(reply, request)
             if isinstance(reply, Failed):
@@ -175,7 +203,15 @@ class DaskInterpreter(Runner):
                 )
             self._give(reply, data, loads)
 
-    def _sent(self, order: bytes, request: wire.Request, session: str | None, asked: float, seconds: float) -> Reply:
+    def _sent(
+        self,
+        order: bytes,
+        request: wire.Request,
+        session: str | None,
+        asked: float,
+        seconds: float,
+        line: HostEnd | None,
+    ) -> Reply:
         """Send an order and return its reply; all orders of one run share one deadline."""
         packed = self._cluster.call(
             dask_worker.perform,
@@ -184,6 +220,7 @@ class DaskInterpreter(Runner):
             seconds=seconds,
             until=asked + seconds,
             most_bytes=most_bytes(request),
+            line=line,
         )
         return reply_of(packed, request)
 

@@ -15,6 +15,7 @@ from blake3 import blake3
 from distributed import CancelledError, KilledWorker
 from distributed.client import ClosedClientError
 
+from byref.adapters.dask.lines import HostEnd, Lost, Stopped
 from byref.adapters.dask.orders import VERSION
 from byref.errors import ConfigurationError, one_line
 from byref_sandbox import SandboxUnavailable
@@ -84,12 +85,16 @@ class Cluster:
         seconds: float,
         until: float,
         most_bytes: int,
+        line: HostEnd | None = None,
     ) -> object:
         """Return the worker's result for the arguments; calls with the same `affinity` go to the same worker if it is free.
 
         If a worker is lost, the scheduler replaces it. If the scheduler is lost, everything is begun once more.
+        A run that has called something on its `line` is never begun again here.
 
         Raises:
+            Lost: the worker of such a run was.
+            Stopped: whoever answers its calls has ended it.
             SandboxUnavailable: no answer within the `seconds` that end at `until`, all workers tried were lost, or an answer has
                 more than `most_bytes`.
         """
@@ -100,13 +105,17 @@ class Cluster:
                 with self._worker(client, affinity) as hint:
                     key = f"byref-run-{secrets.token_hex(8)}"
                     future = client.submit(function, VERSION, *arguments, key=key, pure=False, **hint)
-                    return self._result(future, hint.get("workers"), until, seconds, most_bytes)
+                    if line is not None:
+                        line.attach(client, key, hint["workers"][0] if "workers" in hint else None)
+                    return self._result(future, hint.get("workers"), until, seconds, most_bytes, line)
             except _Stranded:
                 affinity = None
             except _LOST as error:
                 lost = error
             if self.closed:
                 raise RuntimeError("the interpreter is closed")
+            if line is not None and line.has_begun:
+                raise Lost("the Dask scheduler was lost") from None
         raise SandboxUnavailable(f"a run on the Dask cluster at {self.address} was given up there: {lost}")
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> dict[str, Any]:
@@ -140,12 +149,29 @@ class Cluster:
         self._client = self._given = None
         self._renew()
 
-    def _result(self, future: Any, meant: list[str] | None, until: float, seconds: float, most_bytes: int) -> object:
+    def _result(
+        self,
+        future: Any,
+        meant: list[str] | None,
+        until: float,
+        seconds: float,
+        most_bytes: int,
+        line: HostEnd | None,
+    ) -> object:
         try:
             # Not `result(timeout=…)` in a loop: Dask loses a result that arrives in the moment of the timeout.
             answered = threading.Event()
-            future.add_done_callback(lambda _: answered.set())
-            while not answered.wait(max(0.0, min(LOOK_SECONDS, until - time.monotonic()))):
+
+            def note(_: object) -> None:
+                answered.set()
+                if line is not None:
+                    line.wake()
+
+            def wait(seconds: float) -> bool:
+                return answered.wait(seconds) if line is None else line.follow(answered, seconds)
+
+            future.add_done_callback(note)
+            while not wait(max(0.0, min(LOOK_SECONDS, until - time.monotonic()))):
                 if time.monotonic() >= until:
                     raise TimeoutError
                 if meant and self._is_stranded(future, meant[0]):
@@ -165,7 +191,7 @@ class Cluster:
                 f"no worker of the Dask cluster at {self.address} has answered within {seconds:.0f} s; "
                 f"it has {len(self._threads)} workers"
             ) from None
-        except (_Stranded, SandboxUnavailable, *_LOST):
+        except (_Stranded, Stopped, SandboxUnavailable, *_LOST):
             raise
         except Exception as error:  # noqa: BLE001  whatever Dask raises for a broken answer
             raise SandboxUnavailable(self._worded(error)) from None

@@ -88,6 +88,10 @@ class Order(msgspec.Struct, frozen=True):
     """For each payload of the request, where to find it; None: it is in the request itself."""
     source: bytes
     """A pickled DataSource, or empty."""
+    line: str = ""
+    """The id under which the host asks for the run's calls of functions; empty: it has none."""
+    line_bytes: int = 0
+    """Most bytes of a call's arguments."""
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered", forbid_unknown_fields=True):

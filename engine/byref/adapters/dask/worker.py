@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from byref.adapters.dask import lines
 from byref.adapters.dask.orders import VERSION, Failed, Reply, Settings, Wanting, answered, encode, order_of
 from byref.adapters.dask.sources import Wanted, load_of, wanted_of
 from byref_sandbox import Sandbox, SandboxUnavailable
@@ -63,9 +64,9 @@ def _performed(version: str, packed: bytes) -> Reply:
         return Failed(_mismatch(version))
     try:
         order = order_of(packed)
-        with _sandbox(order.settings, order.owner) as sandbox:
+        with _sandbox(order.settings, order.owner) as sandbox, lines.opened(order.line, order.line_bytes) as callee:
             loads = [load_of(order, index) for index in range(len(order.data))]
-            return answered(sandbox.answer(order.request, loads, order.session))
+            return answered(sandbox.answer(order.request, loads, order.session, callee))
     except Wanted as wanted:
         return Wanting(wanted_of(order, wanted.index), wanted.fault)
     except SandboxUnavailable as error:
