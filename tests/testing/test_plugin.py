@@ -50,8 +50,8 @@ def test_an_app_is_tested_with_its_real_sdk(byref_session: Session, byref_provid
         {"name": "code_interpreter", "input": {"code": "sum(order['total'] for order in list_orders)"}},
         lambda results: f"It is {results[0]}.",
     )
-    client = anthropic.Anthropic(base_url=provider.url, api_key="none")
-    assert chat(client, byref_session, "How much is it?") == "It is 4990000."
+    with anthropic.Anthropic(base_url=provider.url, api_key="none") as client:
+        assert chat(client, byref_session, "How much is it?") == "It is 4990000."
     assert_routes(byref_session, list_orders="variables")
     assert_tokens(byref_session, 2_000)
 

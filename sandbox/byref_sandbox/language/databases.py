@@ -11,6 +11,8 @@ import contextlib
 import datetime
 import functools
 import importlib
+import itertools
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Self
@@ -32,6 +34,13 @@ _PRAGMAS: Final = words("""table_info table_xinfo table_list index_list index_in
 """What reads or sets nothing beyond the database itself. Left out is what names folders and files, keys, memory and threads."""
 _FIXED_PRAGMAS: Final = words("schema_version journal_mode cache_size page_size")
 """These may be read only: another schema version hides that a prepared statement is stale, and memory is the run's."""
+_SETTINGS: Final = ("foreign_keys", "recursive_triggers")
+"""Those of the pragmas that are the connection's."""
+_MOST_LEFT: Final = 10_000
+"""Rows of a query that are kept for later runs."""
+_STEPS: Final = 10_000
+_MOST_STEPS: Final = 100
+"""So many times so many instructions of SQLite are run to find them."""
 _REFUSED_FUNCTIONS: Final = words("load_extension fts3_tokenizer readfile writefile edit")
 _PLAIN: Final = frozenset({type(None), int, float, str, bytes})
 
@@ -59,6 +68,12 @@ def _permit(action: int, first: str | None, second: str | None, _database: str |
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
+def _permit_begun(action: int, first: str | None, *others: Any) -> int:
+    """The same while a transaction lasts that began in an earlier run: what that run changed could not be undone."""
+    undoes = action == sqlite3.SQLITE_TRANSACTION and first == "ROLLBACK"
+    return sqlite3.SQLITE_DENY if undoes else _permit(action, first, *others)
+
+
 def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that refuses to run while another one of the same connection does: SQLite would go on with what it has freed."""
 
@@ -81,6 +96,8 @@ class _Connection(sqlite3.Connection):
 
     busy = False
     is_closed = False
+    is_begun = False
+    """Whether its transaction began in an earlier run."""
     key: str | None = None
     """The name of the run's file that has its content."""
     files: Files
@@ -96,7 +113,7 @@ class _Connection(sqlite3.Connection):
 
     _commit = _alone(sqlite3.Connection.commit)
     _close = _alone(sqlite3.Connection.close)
-    rollback = _alone(sqlite3.Connection.rollback)
+    _rollback = _alone(sqlite3.Connection.rollback)
     create_function = _alone(sqlite3.Connection.create_function)
     create_aggregate = _alone(sqlite3.Connection.create_aggregate)
     create_collation = _alone(sqlite3.Connection.create_collation)
@@ -105,7 +122,22 @@ class _Connection(sqlite3.Connection):
 
     def commit(self) -> None:
         self._commit()
+        self.end_begun()
         self.flush()
+
+    def rollback(self) -> None:
+        self.end_begun()
+        if self.is_begun:
+            raise NotAllowed(
+                "what an earlier call changed cannot be rolled back", "call commit() in the call that changes"
+            )
+        self._rollback()
+
+    def end_begun(self) -> None:
+        """Note that the transaction of an earlier run is over, if it is."""
+        if self.is_begun and not self.in_transaction:
+            self.is_begun = False
+            self.set_authorizer(_permit)
 
     def flush(self) -> None:
         """Write what is committed into the file."""
@@ -118,7 +150,8 @@ class _Connection(sqlite3.Connection):
         if self.is_closed:
             return
         if self.in_transaction:
-            self.rollback()
+            self.set_authorizer(_permit)
+            self._rollback()
         self.flush()
         self.files.forget(self)
         self._close()
@@ -158,6 +191,9 @@ class _Cursor(sqlite3.Cursor):
             return run(str.__str__(sql), *arguments)
         except sqlite3.DatabaseError as error:
             if str(error).startswith(("not authorized", "authorization denied", "no such function: LOAD")):
+                connection: Any = self.connection
+                if connection.is_begun and re.match(r"\s*rollback\b", sql, re.IGNORECASE):
+                    connection.rollback()
                 hint = "a database here is in memory: no ATTACH of files, extensions, virtual tables and settings"
                 raise NotAllowed(f"this statement is not available: {error}", hint) from None
             raise
@@ -202,34 +238,43 @@ class Cursor:
         self.connection = connection
         self.arraysize = 1
         self._real: Any = real_connection(connection).cursor()
+        self._past: Any = None
+        """The real cursor, or what is left of the statement that it ran in an earlier run."""
+
+    @property
+    def _last(self) -> Any:
+        return self._real if self._past is None else self._past
 
     @property
     def description(self) -> Any:
         """The columns of the last query."""
-        return self._real.description
+        return self._last.description
 
     @property
     def rowcount(self) -> Any:
         """How many rows the last statement changed."""
-        return self._real.rowcount
+        return self._last.rowcount
 
     @property
     def lastrowid(self) -> Any:
         """The id of the last row inserted."""
-        return self._real.lastrowid
+        return self._last.lastrowid
 
     def execute(self, sql: str, parameters: Any = (), /) -> Self:
         """Run one statement."""
+        self._past = None
         self._real.execute(sql, parameters)
         return self
 
     def executemany(self, sql: str, seq_of_parameters: Iterable[Any], /) -> Self:
         """Run one statement for each row of parameters."""
+        self._past = None
         self._real.executemany(sql, seq_of_parameters)
         return self
 
     def executescript(self, sql_script: str, /) -> Self:
         """Run several statements."""
+        self._past = None
         self._real.executescript(sql_script)
         return self
 
@@ -241,15 +286,15 @@ class Cursor:
 
     def fetchone(self) -> Any:
         """Return the next row, or None."""
-        return self._row(self._real.fetchone())
+        return self._row(self._last.fetchone())
 
     def fetchmany(self, size: int | None = None) -> list[Any]:
         """Return the next rows."""
-        return [self._row(row) for row in self._real.fetchmany(self.arraysize if size is None else size)]
+        return [self._row(row) for row in self._last.fetchmany(self.arraysize if size is None else size)]
 
     def fetchall(self) -> list[Any]:
         """Return all rows that are left."""
-        return [self._row(row) for row in self._real.fetchall()]
+        return [self._row(row) for row in self._last.fetchall()]
 
     def close(self) -> None:
         """Be used no more."""
@@ -259,7 +304,27 @@ class Cursor:
         return self
 
     def __next__(self) -> Any:
-        return self._row(next(self._real))
+        return self._row(next(self._last))
+
+
+class _Past:
+    """A statement that was run in an earlier run, and the rows of it that are left."""
+
+    def __init__(self, description: Any, rowcount: int, lastrowid: int | None, rows: list[Any]) -> None:
+        self.description, self.rowcount, self.lastrowid = description, rowcount, lastrowid
+        self._rows = iter(rows)
+
+    def __next__(self) -> Any:
+        return next(self._rows)
+
+    def fetchone(self) -> Any:
+        return next(self._rows, None)
+
+    def fetchmany(self, size: int) -> list[Any]:
+        return list(itertools.islice(self._rows, size))
+
+    def fetchall(self) -> list[Any]:
+        return list(self._rows)
 
 
 class Connection:
@@ -271,6 +336,10 @@ class Connection:
         )
         self._real.files = files
         self.row_factory: Any = None
+        self._detect_types = detect_types
+        self._changed_before = 0
+        self._made: dict[tuple[str, str, int], tuple[Any, ...]] = {}
+        """What the code has made for SQL: kind, name and number of arguments, and what makes it again."""
         if not _is_in_memory(database):
             name = name_of(database)
             data = files.read(name, "connect()") if files.has(name) else b""
@@ -291,7 +360,7 @@ class Connection:
     @property
     def total_changes(self) -> int:
         """How many rows were changed since the connection was made."""
-        return self._real.total_changes
+        return self._changed_before + self._real.total_changes
 
     @property
     def in_transaction(self) -> bool:
@@ -337,6 +406,7 @@ class Connection:
         """Have SQL call a function of the code's."""
         wrapped = None if func is None else lambda *values: _plain(func(*values))
         self._real.create_function(str(name), narg, wrapped, deterministic=deterministic)
+        self._made["function", str(name), int(narg)] = func, bool(deterministic)
 
     def create_aggregate(self, name: str, n_arg: int, aggregate_class: Callable[[], Any] | None) -> None:
         """Have SQL aggregate by a class of the code's, which has the methods `step` and `finalize`."""
@@ -352,12 +422,14 @@ class Connection:
                 return _plain(self.inner.finalize())
 
         self._real.create_aggregate(str(name), n_arg, None if aggregate_class is None else Aggregate)
+        self._made["aggregate", str(name), int(n_arg)] = (aggregate_class,)
 
     def create_collation(self, name: str, callable: Callable[[str, str], int] | None) -> None:
         """Have SQL compare texts by a function of the code's."""
         self._real.create_collation(
             str(name), None if callable is None else lambda first, second: int(callable(first, second))
         )
+        self._made["collation", str(name), 0] = (callable,)
 
     def iterdump(self) -> Iterator[str]:
         """Yield the statements that make the database anew."""
@@ -396,6 +468,100 @@ def real_connection(connection: Any) -> _Connection:
         what = "text" if isinstance(connection, str) else type(connection).__name__
         raise NotAllowed(f"a {what} is no connection here", "use sqlite3.connect(':memory:')")
     return connection._real
+
+
+class NotKept(Exception):
+    """A connection or cursor that cannot be made again; the message says why."""
+
+
+def parts(connection: Connection) -> tuple[Any, ...]:
+    """Return what `fill` makes the same connection of, behind its level of isolation and its types.
+
+    Raises:
+        NotKept: it has what cannot be written down.
+    """
+    real = connection._real
+    if real.key is not None:
+        raise NotKept("a connection to a file: open it again, the file is kept under its name")
+    if real.is_closed:
+        return "", connection._detect_types, b"", (), (False, 0, True)
+    ask = functools.partial(sqlite3.Connection.execute, real)
+    if ask("SELECT 1 FROM sqlite_temp_master LIMIT 1").fetchone():
+        raise NotKept("a connection with temporary tables")
+    settings = tuple(ask(f"PRAGMA {name}").fetchone()[0] for name in _SETTINGS)
+    # SQLite cannot serialize a database without a page.
+    (pages,) = ask("PRAGMA page_count").fetchone()
+    content = real.serialize() if pages else b""
+    state = real.in_transaction, connection.total_changes, False
+    return real.isolation_level, connection._detect_types, content, settings, state
+
+
+def fill(connection: Connection, content: bytes, settings: tuple[int, ...], state: tuple[bool, int, bool]) -> None:
+    """Make a new connection what another one was."""
+    real, (in_transaction, changes, is_closed) = real_connection(connection), state
+    if content:
+        # What was deserialized has its changes elsewhere until they are committed: they would not be serialized.
+        with contextlib.closing(_Connection(":memory:")) as source:
+            source.is_closed = True  # it has no file
+            source.deserialize(content)
+            _check_content(source)
+            sqlite3.Connection.backup(source, real)
+            sqlite3.Connection.close(source)
+    for name, value in zip(_SETTINGS, settings, strict=False):
+        sqlite3.Connection.execute(real, f"PRAGMA {name} = {int(value)}").close()
+    connection._changed_before = int(changes) - real.total_changes
+    if in_transaction:
+        sqlite3.Connection.execute(real, "BEGIN").close()
+        real.is_begun = True
+        real.set_authorizer(_permit_begun)
+    if is_closed:
+        real.close()
+
+
+def made_for(connection: Connection) -> dict[tuple[str, str, int], tuple[Any, ...]]:
+    """Return what the code has made for SQL, as `make_for` takes it."""
+    return {} if connection._real.is_closed else connection._made
+
+
+def make_for(connection: Connection, made: dict[tuple[str, str, int], tuple[Any, ...]]) -> None:
+    """Make functions, aggregates and collations for SQL again."""
+    for (kind, name, count), (call, *more) in made.items():
+        if kind == "function":
+            connection.create_function(name, count, call, deterministic=bool(more[0]))
+        elif kind == "aggregate":
+            connection.create_aggregate(name, count, call)
+        else:
+            connection.create_collation(name, call)
+
+
+def left_of(cursor: Cursor) -> tuple[Any, ...]:
+    """Return what `resume` makes the same cursor of.
+
+    Raises:
+        NotKept: it has too many rows left, they may take code or long to find, or its connection is closed.
+    """
+    real, last = cursor.connection._real, cursor._last
+    if real.is_closed:
+        raise NotKept("a cursor of a closed connection")
+    if cursor.connection._made and cursor._past is None and last.description is not None:
+        raise NotKept("an open query of a database with functions of the code: make a list of it")
+    steps = itertools.count()
+    real.set_progress_handler(lambda: next(steps) > _MOST_STEPS, _STEPS)
+    try:
+        rows = last.fetchmany(_MOST_LEFT + 1)
+    except sqlite3.Error as error:
+        raise NotKept(f"an open query: {error}") from error
+    finally:
+        real.set_progress_handler(None, _STEPS)
+    if len(rows) > _MOST_LEFT:
+        raise NotKept(f"an open query with more than {_MOST_LEFT:,} rows: make a list of it")
+    return cursor.arraysize, last.description, last.rowcount, last.lastrowid, rows
+
+
+def resume(cursor: Cursor, arraysize: int, *past: Any) -> None:
+    """Make a new cursor what another one was."""
+    cursor.arraysize = int(arraysize)
+    cursor._past = _Past(*past)
 
 
 def _is_in_memory(database: Any) -> bool:

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 from pandas.tseries import holiday
 
-from byref_sandbox.language import names, styles, typed
+from byref_sandbox.language import databases, names, styles, typed
 from byref_sandbox.language.policy import Language
 from byref_sandbox.state import drawings, helpers
 from byref_sandbox.state.codes import Code, Codes, Unkept
@@ -164,6 +164,25 @@ class Builders:
         if type(file) is not io.StringIO:
             raise Unkept("a csv.writer into something else than text")
         return self._facades["csv"].writer(file, **options)
+
+    def connection(self, level: str | None, types: int, *parts: Any) -> Any:
+        """`sqlite3.connect(":memory:")`, and what was in the database."""
+        made = self._facades["sqlite3"].connect(":memory:", detect_types=types, isolation_level=level)
+        databases.fill(made, *parts)
+        return made
+
+    def fill_connection(self, connection: Any, state: tuple[Any, Any]) -> None:
+        """Give a connection to a database what the code has set and made for it."""
+        databases.real_connection(connection)
+        connection.row_factory, made = state
+        databases.make_for(connection, made)
+
+    def cursor(self, connection: Any, *left: Any) -> Any:
+        """Make a cursor of a database, with the rows that are left of its query."""
+        databases.real_connection(connection)
+        made = databases.Cursor(connection)
+        databases.resume(made, *left)
+        return made
 
     def distribution(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Make a distribution of scipy again with its parameters, as `stats.norm(5, 2)` does."""

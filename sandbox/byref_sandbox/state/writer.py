@@ -33,7 +33,7 @@ import numpy as np
 import pandas as pd
 
 from byref_sandbox.code.words import words
-from byref_sandbox.language import logs, styles, typed
+from byref_sandbox.language import databases, logs, styles, typed
 from byref_sandbox.language.facades import Facade, facade_name
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.state import drawings, helpers
@@ -583,6 +583,20 @@ class Writer(pickle.Pickler):
         options = {name: getattr(writer.dialect, name) for name in _DIALECT}
         return BUILDERS["csv_writer"], (files[0], options)
 
+    def _connection(self, connection: Any) -> Any:
+        try:
+            parts = databases.parts(connection)
+        except databases.NotKept as error:
+            raise Unkept(str(error)) from error
+        state = connection.row_factory, databases.made_for(connection)
+        return BUILDERS["connection"], parts, state, None, None, BUILDERS["fill_connection"]
+
+    def _cursor(self, cursor: Any) -> Any:
+        try:
+            return BUILDERS["cursor"], (cursor.connection, *databases.left_of(cursor))
+        except databases.NotKept as error:
+            raise Unkept(str(error)) from error
+
     def _distribution(self, frozen: Any) -> Any:
         """Compiled code and functions made of text are in it, so its parameters are written."""
         dist = frozen.dist
@@ -782,6 +796,8 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     contextlib._GeneratorContextManager: Writer._context,
     logs.Logger: lambda _w, logger: (BUILDERS["logger"], (logger.name,)),
     type(csv.writer(io.StringIO())): Writer._csv_writer,
+    databases.Connection: Writer._connection,
+    databases.Cursor: Writer._cursor,
     styles.Styler: Writer._styler,
     functools._lru_cache_wrapper: lambda _w, f: (BUILDERS["lru"], (f.__wrapped__, f.cache_parameters())),
     SharedValues: lambda _w, _r: (BUILDERS["values"], ()),
