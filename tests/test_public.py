@@ -23,7 +23,7 @@ def test_the_public_names_are_these_and_no_more() -> None:
 
 PINNED = {
     Engine: "(url='sqlite:///byref.db', *, create=None, policy=None, blobs=None, interpreter=None, jail='full', counter=None, models=None, schema=None, durability='normal', telemetry=None, modules=(), functions=())",
-    Engine.session: "(id, *, tenant='default', model=None, context_window=None, policy=None, tools=None, functions=None, db=None)",
+    Engine.session: "(id, *, tenant='default', model=None, context_window=None, policy=None, tools=None, functions=None, db=None, create=True)",
     Engine.sessions: "(tenant='default', *, after=None, limit=None)",
     Engine.pending: "(tenant='default', *, limit=None)",
     Engine.tenants: "(*, after=None, limit=None)",

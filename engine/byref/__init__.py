@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         StorageFailure,
         ToolError,
         TransactionConflict,
+        UnknownSession,
     )
     from byref.functions import Function
     from byref.policy import Policy, ToolPolicy
@@ -82,6 +83,7 @@ __all__ = [
     "ToolReply",
     "Totals",
     "TransactionConflict",
+    "UnknownSession",
     "Usage",
     "Variable",
     "approx_byte_size",
@@ -107,6 +109,7 @@ _HOMES = {
         "StorageFailure",
         "ToolError",
         "TransactionConflict",
+        "UnknownSession",
     ),
     "accounting.explain": ("Explanation",),
     "accounting.ledger": ("Entry", "Totals"),

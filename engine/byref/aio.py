@@ -157,13 +157,20 @@ class AsyncEngine:
         tools: Sequence[str] | None = None,
         functions: Iterable[Function | Callable[..., Any]] | None = None,
         db: AsyncTransaction | None = None,
+        create: bool = True,
     ) -> AsyncSession:
         """As `Engine.session`; `db` is a SQLAlchemy AsyncSession or AsyncConnection, used on its event loop.
 
         On this event loop `functions` run that are coroutine functions.
         """
         host = None if db is None else _async_host(db)
-        about: dict[str, Any] = {"tenant": tenant, "model": model, "context_window": context_window, "policy": policy}
+        about: dict[str, Any] = {
+            "tenant": tenant,
+            "model": model,
+            "context_window": context_window,
+            "policy": policy,
+            "create": create,
+        }
         opened = await self._call(
             host, lambda: self._open().session(id, **about, tools=tools, functions=functions, db=host)
         )

@@ -31,7 +31,7 @@ from byref.conversation.scope import Host, Scope, join
 from byref.db import discards
 from byref.db.database import Database, Durability, retried
 from byref.db.tables import GRACE
-from byref.errors import ByrefError, ConfigurationError, StorageFailure, shown
+from byref.errors import ByrefError, ConfigurationError, StorageFailure, UnknownSession, shown
 from byref.functions import Function, all_of
 from byref.policy import Policy, check_tools, stored
 from byref.policy.checks import check_limit
@@ -162,8 +162,9 @@ class Engine:
         tools: Sequence[str] | None = None,
         functions: Iterable[Function | Callable[..., Any]] | None = None,
         db: Host | None = None,
+        create: bool = True,
     ) -> Session:
-        """Open a conversation, or create it.
+        """Open a conversation, or create it; with `create=False`, only open it.
 
         `id` and `tenant` are the host's own, 1 to 512 bytes of UTF-8. Arguments given at creation are stored; arguments given
         later apply only to this handle. `tools` are names of those in `Policy.tools`. `functions` are what this handle's code may call,
@@ -173,6 +174,7 @@ class Engine:
         Raises:
             InvalidId: the id or tenant cannot be kept as it is.
             ConfigurationError: an argument makes no sense.
+            UnknownSession: there is none, and `create` is False.
             StorageFailure: the database failed.
         """
         name, tenant = lifecycle.check_id("id", id), lifecycle.check_id("tenant", tenant)
@@ -185,7 +187,7 @@ class Engine:
         if context_window is not None and not (is_count(context_window) and context_window):
             raise ConfigurationError(f"context_window={shown(context_window)}: expected a positive integer of tokens")
         wanted = None if tools is None else check_tools(tools)
-        opened = self._open(name, tenant, model, context_window, policy, wanted, db)
+        opened = self._open(name, tenant, model, context_window, policy, wanted, db, create)
         self._sweep_now_and_then(joined=db is not None)
         effective = policy or (stored.loads(opened.policy, self._policy, name) if opened.policy else self._policy)
         if wanted is None:
@@ -389,9 +391,12 @@ class Engine:
         policy: Policy | None,
         tools: tuple[str, ...] | None,
         db: Host | None,
+        create: bool,
     ) -> Opened:
         def work(connection: Connection) -> Opened:
             found = lifecycle.find_session(connection, tenant, name)
+            if found is None and not create:
+                raise UnknownSession(f"there is no session {name!r} of tenant {tenant!r}")
             return found or lifecycle.open_session(
                 connection,
                 tenant=tenant,
@@ -409,6 +414,8 @@ class Engine:
         found = self._database.ask(lambda connection: lifecycle.find_session(connection, tenant, name))
         if found is not None:
             return found
+        if not create:
+            raise UnknownSession(f"there is no session {name!r} of tenant {tenant!r}")
         return retried(self._database.write, work)
 
     def _window(self, model: str | None, policy: Policy) -> int:

@@ -35,6 +35,10 @@ class SessionGone(ByrefError):
     """The session was deleted or has ended."""
 
 
+class UnknownSession(SessionGone):
+    """There is no session of this id."""
+
+
 class StorageFailure(ByrefError):
     """The database or the blob store could not be reached or did not take the write."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import resource
 import signal
 import socket
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
+
+from byref.cli.failures import Failed
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MAX_SILENT = 1_000
@@ -43,8 +46,35 @@ send something."""
 QUEUE = 4_096
 """Connections that the kernel holds until they are accepted."""
 
+MAX_FILES = 16_384
+
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _ONCE = (b"content-length", b"transfer-encoding", b"host")
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address; Failed if that is in use, or not one of this machine."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind, protocol)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen()
+    except OSError as error:
+        raise Failed(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
+    return sock
+
+
+@contextmanager
+def many_files() -> Iterator[None]:
+    """Raise the limit of open files: connections and the pipes of servers need more than the usual limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most) if soft != resource.RLIM_INFINITY else soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class Stage(Enum):

@@ -29,6 +29,8 @@ _VERBS = {
     "modules": "modules",
     "mcp": "mcp",
     "gateway": "gateway",
+    "serve": "serve",
+    "token": "token",
 }
 """The module of each verb; the function in it has the verb's name."""
 

@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from byref.cli import output
 from byref.cli.failures import Failed
@@ -50,19 +50,24 @@ def database_url(options: Namespace) -> str:
 @contextmanager
 def engine_to_write(options: Namespace, policy: Policy = POLICY) -> Iterator[Engine]:
     """Yield an engine; it makes the SQLite file if there is none."""
-    url, store = database_url(options), blobs(options)
+    arguments = engine_arguments(options, policy)
     with output.working("opening the database"):
-        engine = Engine(
-            url,
-            policy=policy,
-            blobs=store,
-            jail=options.jail,
-            schema=options.schema,
-            durability=options.durability,
-            modules=[name.strip() for name in options.modules.split(",") if name.strip()],
-        )
+        engine = Engine(**arguments)
     with engine:
         yield engine
+
+
+def engine_arguments(options: Namespace, policy: Policy = POLICY) -> dict[str, Any]:
+    """Return the arguments of the engine that the options describe."""
+    return {
+        "url": database_url(options),
+        "policy": policy,
+        "blobs": blobs(options),
+        "jail": options.jail,
+        "schema": options.schema,
+        "durability": options.durability,
+        "modules": [name.strip() for name in options.modules.split(",") if name.strip()],
+    }
 
 
 @contextmanager

@@ -47,6 +47,14 @@ class Verb(NamedTuple):
     """Help texts of global options that have another meaning for this verb."""
 
 
+class Group(NamedTuple):
+    """A verb that has verbs of its own: `byref db upgrade`."""
+
+    name: str
+    help: str
+    verbs: tuple[Verb, ...]
+
+
 def package_version() -> str:
     """Return the version of the installed package."""
     try:
@@ -77,20 +85,8 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", required=True)
     for verb in VERBS:
         _add_verb(verbs, verb, f"byref {verb.name}")
-    database = verbs.add_parser(
-        "db",
-        prog="byref db",
-        usage="byref db VERB …",
-        help="make, migrate and check the tables",
-        description="Make, migrate and check the tables.",
-        epilog=EXIT_CODES,
-        formatter_class=_Formatter,
-        allow_abbrev=False,
-    )
-    _add_options(database, shown=("db", "schema"), keep=False)
-    below = database.add_subparsers(dest="db_verb", metavar="VERB", title="verbs", required=True)
-    for verb in DB_VERBS:
-        _add_verb(below, verb, f"byref db {verb.name}")
+    for group in GROUPS:
+        _add_group(verbs, group)
     return parser
 
 
@@ -99,6 +95,23 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str, **settings: Any) -> None:
         super().__init__(prog, max_help_position=26, width=100, **{k: v for k, v in settings.items() if k == "color"})
+
+
+def _add_group(verbs: Any, group: Group) -> None:
+    parser = verbs.add_parser(
+        group.name,
+        prog=f"byref {group.name}",
+        usage=f"byref {group.name} VERB …",
+        help=group.help,
+        description=f"{group.help[:1].upper()}{group.help[1:]}.",
+        epilog=EXIT_CODES,
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+    )
+    _add_options(parser, shown=("db", "schema"), keep=False)
+    below = parser.add_subparsers(dest=f"{group.name}_verb", metavar="VERB", title="verbs", required=True)
+    for verb in group.verbs:
+        _add_verb(below, verb, f"byref {group.name} {verb.name}")
 
 
 def _add_verb(verbs: Any, verb: Verb, prog: str) -> None:
@@ -148,6 +161,13 @@ def _limit(text: str) -> int:
 
 def _step(text: str) -> int:
     return _number(text, least=0, words="the number of a step")
+
+
+def _port(text: str) -> int:
+    number = _number(text, least=0, words="a port, at most 65535")
+    if number > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a port, at most 65535")
+    return number
 
 
 def _number(text: str, *, least: int, words: str) -> int:
@@ -440,6 +460,20 @@ VERBS = (
         },
     ),
     Verb(
+        "serve",
+        "serve the HTTP API: sessions for programs in any language",
+        "Serve the HTTP API at http://HOST:PORT/v1 until a signal comes; what was begun is then finished. Clients need a token "
+        "of `byref token create`.",
+        (
+            (
+                "--host",
+                {"metavar": "ADDRESS", "default": "127.0.0.1", "help": "default: 127.0.0.1, this machine alone"},
+            ),
+            ("--port", {"metavar": "N", "type": _port, "default": 8350, "help": "default: 8350; 0: any that is free"}),
+        ),
+        ("db", "blobs", "schema", "jail", "durability", "modules"),
+    ),
+    Verb(
         "sweep",
         "delete what has expired and what nothing needs",
         "Turn expired artifacts into tombstones; delete old tombstones, idle sessions whose time is over, what was staged "
@@ -488,4 +522,39 @@ DB_VERBS = (
     Verb(
         "history", "the revisions there are, oldest first", "List the revisions there are, oldest first.", (), ("json",)
     ),
+)
+
+TOKEN_VERBS = (
+    Verb(
+        "create",
+        "make a token and print it, this once",
+        "Make a bearer token for a tenant's clients of the HTTP API, and print it. The database keeps only its digest, so it cannot "
+        "be printed again.",
+        (
+            ("--name", {"metavar": "NAME", "default": "", "help": "what people call it"}),
+            (
+                "--rights",
+                {
+                    "metavar": "NAMES",
+                    "default": "read,chat",
+                    "help": "some of read (look), chat (what a chat loop does) and admin (delete, sweep); default: read,chat",
+                },
+            ),
+            ("--days", {"metavar": "N", "type": _limit, "help": "refuse it after so many days; default: never"}),
+        ),
+        ("db", "schema", "tenant", "json"),
+    ),
+    Verb("list", "the tokens there are", "List the tokens of all tenants, oldest first.", (), ("db", "schema", "json")),
+    Verb(
+        "revoke",
+        "refuse a token from now on",
+        "Refuse a token from now on.",
+        (("id", {"metavar": "ID", "type": _limit, "help": "its number in the list"}),),
+        ("db", "schema"),
+    ),
+)
+
+GROUPS = (
+    Group("db", "make, migrate and check the tables", DB_VERBS),
+    Group("token", "make, list and revoke the tokens of clients of the HTTP API", TOKEN_VERBS),
 )

@@ -7,12 +7,9 @@ import ipaddress
 import json
 import os
 import re
-import resource
-import socket
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +26,7 @@ try:
 
     from byref.adapters import mcp as adapter
     from byref.cli import connections
-    from byref.cli.connections import SIGNALS
+    from byref.cli.connections import SIGNALS, listening, many_files
     from byref.cli.door import METHODS, PATH, Door
     from byref.gateway.pipes import claimed, client_messages
 except ImportError as error:
@@ -40,7 +37,6 @@ EVERYWHERE = ("0.0.0.0", "::")
 MAX_TOKENS_BYTES = 16 << 20
 CONNECTION_SECONDS = 2
 """Seconds for HTTP requests in progress to end after a signal."""
-MAX_FILES = 16_384
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
 
 
@@ -147,7 +143,7 @@ async def _serve_stdio(server: Server[Any], leave: Callable[[], None]) -> None:
 
 async def serve_http(server: Server[Any], place: Place, *, idle_seconds: float, max_body_bytes: int) -> None:
     """Serve over HTTP, as `serve` does, until a signal comes."""
-    with _listening(place.host, place.port) as sock, _many_files():
+    with listening(place.host, place.port) as sock, many_files():
         host = f"[{place.host}]" if ":" in place.host else place.host
         # The door checks Host and Origin, so the SDK's check is turned off.
         unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -176,18 +172,6 @@ async def serve_http(server: Server[Any], place: Place, *, idle_seconds: float, 
         await connections.Server(answering, leave_seconds=CONNECTION_SECONDS).serve([sock])
 
 
-@contextmanager
-def _many_files() -> Iterator[None]:
-    """Raise the limit of open files: connections and the pipes of servers need more than the usual limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most) if soft != resource.RLIM_INFINITY else soft, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
 def _address(given: str) -> tuple[str, int]:
     """Return host and port of `HOST:PORT`."""
     host, _, port = given.rpartition(":")
@@ -195,18 +179,6 @@ def _address(given: str) -> tuple[str, int]:
     if not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
         raise WrongUsage(f"--http {given!r}: expected HOST:PORT, e.g. 127.0.0.1:8000")
     return host, int(port)
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        sock = socket.socket(family, kind, protocol)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen()
-    except OSError as error:
-        raise Failed(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
-    return sock
 
 
 def _names(host: str, allowed: Sequence[str], *, has_tokens: bool) -> tuple[str, ...]:

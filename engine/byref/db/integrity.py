@@ -50,6 +50,7 @@ from byref.db.tables import (
     SchemaRow,
     SessionRow,
     TenantRow,
+    TokenRow,
     TombstoneRow,
     VariableRow,
 )
@@ -82,6 +83,7 @@ _TABLES = (
     TombstoneRow,
     ItemRow,
     DiscardRow,
+    TokenRow,
 )
 _OF_SESSION = (
     LedgerRow,

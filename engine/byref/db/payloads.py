@@ -45,18 +45,25 @@ _FRAMES: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     .limit(bindparam("most"))
 )
 _FROM_NUMBER = _FRAMES.where(FrameRow.number >= bindparam("number"))
-_BEFORE_LINE = aliased(FrameRow)
+_EARLIER = aliased(FrameRow)
 # From the last frame that begins on an earlier line: it holds the line's first byte, or ends right before it.
 _FROM_LINE = _FRAMES.where(
     FrameRow.number
     >= func.coalesce(
-        select(_BEFORE_LINE.number)
-        .where(_BEFORE_LINE.blob_id == bindparam("blob_id"), _BEFORE_LINE.first_line < bindparam("line"))
-        .order_by(_BEFORE_LINE.first_line.desc(), _BEFORE_LINE.number.desc())
+        select(_EARLIER.number)
+        .where(_EARLIER.blob_id == bindparam("blob_id"), _EARLIER.first_line < bindparam("line"))
+        .order_by(_EARLIER.first_line.desc(), _EARLIER.number.desc())
         .limit(1)
         .scalar_subquery(),
         0,
     )
+)
+# From the last frame that begins at or before a byte of the payload.
+_FROM_BYTE = _FRAMES.where(
+    FrameRow.number
+    >= select(func.max(_EARLIER.number))
+    .where(_EARLIER.blob_id == bindparam("blob_id"), _EARLIER.byte_offset <= bindparam("byte"))
+    .scalar_subquery()
 )
 
 _SEAL = (
@@ -114,7 +121,8 @@ class StoredPayload:
     def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
         """Yield (1-based line on which the chunk begins, bytes) from the frame that holds the beginning of `line` on."""
         end = None
-        for offset, first_line, data in self._frames(line):
+        frames = self._frames(_FROM_LINE, line=line) if line > 1 else self._frames(_FROM_NUMBER, number=0)
+        for offset, first_line, data in frames:
             # Frames may have been deleted, or be there twice, though each matches its own checksum.
             if end not in (None, offset):
                 raise self._missing(f"has a gap before byte {offset}")
@@ -122,6 +130,19 @@ class StoredPayload:
             end = offset + len(data)
         if (end or 0) != self.size:
             raise self._missing(f"ends at byte {end or 0} of {self.size}")
+
+    def span(self, begin: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes from the offset `begin` up to `end`, which are in the payload; frames before and behind are not read."""
+        at = begin
+        for offset, _, data in self._frames(_FROM_BYTE, byte=begin) if begin < end else ():
+            if not offset <= at < offset + len(data):
+                raise self._missing(f"has a gap before byte {offset}")
+            yield data[at - offset : end - offset]
+            at = min(offset + len(data), end)
+            if at == end:
+                return
+        if at < end:
+            raise self._missing(f"ends at byte {at} of {self.size}")
 
     def read(self) -> bytes:
         """Return the whole payload."""
@@ -161,15 +182,15 @@ class StoredPayload:
     def _missing(self, what: str) -> ArtifactMissing:
         return ArtifactMissing(f"blob {self.blob_id} {what}", blob_id=self.blob_id)
 
-    def _frames(self, line: int) -> Iterator[tuple[int, int, bytes]]:
-        """Yield (byte offset, first line, bytes) of the frames from the one that holds the beginning of `line` on.
+    def _frames(self, query: Any, **first: int) -> Iterator[tuple[int, int, bytes]]:
+        """Yield (byte offset, first line, bytes) of the frames from the first that `query` finds on.
 
         The first frame is fetched alone, because most readers need no other. The following ones are fetched and unpacked in
         the background, a few ahead of the reader.
         """
-        first = self._packed(_FROM_LINE, 1, line=line) if line > 1 else self._packed(_FROM_NUMBER, 1, number=0)
-        yield from (frame.unpacked() for frame in first)
-        if not (packed := deque(self._behind(first))):
+        found = self._packed(query, 1, **first)
+        yield from (frame.unpacked() for frame in found)
+        if not (packed := deque(self._behind(found))):
             return
         # At most READ_AHEAD frames are unpacked and not yet read, so that memory is bounded however slow the reader is.
         pool = ThreadPoolExecutor(2, "byref-frames")
@@ -196,7 +217,11 @@ class StoredPayload:
         given = {"blob_id": self.blob_id, "key": self.key, "most": most, **first}
         rows = self.source.read(lambda connection: connection.execute(frames, given).all())
         if (begin := first.get("number")) is None:
-            begin = rows[0].number if rows and rows[0].first_line < first["line"] else 0
+            # Whether the first row is the right one shows in its line or its offset; otherwise it has to be the first frame.
+            is_before = rows and (
+                rows[0].first_line < first["line"] if "line" in first else rows[0].byte_offset <= first["byte"]
+            )
+            begin = rows[0].number if is_before else 0
         for place, row in enumerate(rows, begin):
             if row.number != place:
                 raise self._missing(f"has a gap before frame {row.number}")

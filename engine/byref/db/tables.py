@@ -718,6 +718,24 @@ class SchemaRow(Base):
     created_at: Mapped[datetime]
 
 
+class TokenRow(Base):
+    """A bearer token of the HTTP service. Only its digest is kept, so nobody who reads the table can use it."""
+
+    __tablename__ = "byref_tokens"
+    __table_args__ = (UniqueConstraint("digest"), Index("ix_byref_tokens_tenant", "tenant", "id"), NEVER_REUSED)
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    name: Mapped[str] = mapped_column(EscapedText)
+    """What people call it."""
+    rights: Mapped[str] = mapped_column(String(64))
+    """What it allows, separated by blanks."""
+    digest: Mapped[bytes] = mapped_column(LargeBinary(32))
+    """SHA-256 of the token, which has 256 random bits: nothing slower is needed."""
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+
+
 class TombstoneRow(Base):
     """A trace of an expired artifact: enough to say what it was and which call makes it again."""
 

@@ -1,0 +1,246 @@
+"""The ASGI application: finds the operation of a request, checks what the client may do and says, and answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.types import Receive, Scope, Send
+
+from byref.aio import AsyncEngine
+from byref.errors import ConfigurationError, shown
+from byref.service import openapi, records
+from byref.service.auth import Auth, Grant, Tokens
+from byref.service.operations import OPERATIONS, Operation, Place, is_response
+from byref.service.problems import Problem, problem
+from byref_sandbox import jsontext
+
+MAX_BODY_BYTES = 8 << 20
+"""Most bytes of a JSON body; larger outputs are uploaded."""
+MAX_UPLOAD_BYTES = 16 << 30
+BODY_SECONDS = 60.0
+"""For a whole JSON body, and for each piece of an upload."""
+KEY_CHARS = 512
+"""Characters of an `Idempotency-Key`."""
+_OWN_ID = ("call_id", "request_id")
+"""What makes an operation happen once; the header `Idempotency-Key` stands for it where the request has none."""
+
+
+def app(engine: AsyncEngine, *, auth: Auth | None = None) -> Starlette:
+    """Return the service of an engine, which a host serves by itself or mounts in its own application.
+
+    `auth` returns the grant of a bearer token (default: that of the tokens in the engine's database). The host closes the
+    engine. Before its server ends, `app.state.stopping.set()` ends the streams of events.
+
+    Raises:
+        ConfigurationError: it is no AsyncEngine.
+    """
+    if not isinstance(engine, AsyncEngine):
+        raise ConfigurationError(f"{shown(engine)}: expected a byref.AsyncEngine")
+
+    @asynccontextmanager
+    async def opened(_: Starlette) -> AsyncIterator[None]:
+        await engine.open()
+        yield
+
+    stopping = asyncio.Event()
+    made = Starlette(routes=[Mount("/v1", app=_Api(engine, auth or Tokens(engine), stopping))], lifespan=opened)
+    made.state.stopping = stopping
+    return made
+
+
+class _Api:
+    """Everything below `/v1`."""
+
+    def __init__(self, engine: AsyncEngine, auth: Auth, stopping: asyncio.Event) -> None:
+        self._engine = engine
+        self._auth = auth
+        self._stopping = stopping
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request)
+        except ClientDisconnect:
+            return
+        except Exception as error:  # noqa: BLE001  whatever it is, the client gets an answer
+            response = problem(error).response
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        segments = _segments(request.scope)
+        if segments == ["openapi.json"] and request.method == "GET":
+            return Response(openapi.document(), 200, media_type="application/json")
+        operation, names = _found(request.method, segments)
+        grant = await self._granted(request)
+        if operation.right not in grant.rights:
+            raise Problem(
+                403, "not-allowed", f"{operation.name} needs the right {operation.right!r}, which the token lacks"
+            )
+        place = Place(self._engine, grant, names, request, self._stopping)
+        given = await _given(operation, request)
+        if operation.opens:
+            await place.open()
+        arguments: list[Any] = [] if operation.given is records.Nothing else [given]
+        if operation.takes_stream:
+            arguments.append(_pieces(request, MAX_UPLOAD_BYTES))
+        reply = await operation.work(place, *arguments)
+        if is_response(operation):
+            return reply  # type: ignore[no-any-return]
+        if operation.reply is None:
+            return Response(status_code=204)
+        headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+        return Response(records.encoded(reply), 200, headers, "application/json")
+
+    async def _granted(self, request: Request) -> Grant:
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        grant = await self._auth(token.strip()) if kind.lower() == "bearer" and token.strip() else None
+        if grant is None:
+            raise Problem(
+                401,
+                "unauthorised",
+                "expected the header `Authorization: Bearer …` with a token that is valid",
+                {"WWW-Authenticate": "Bearer"},
+            )
+        return grant
+
+
+# Paths are taken as they were sent: an id may have a slash in it, which is percent-encoded there.
+
+
+def _segments(scope: Scope) -> list[str]:
+    """Return the parts of a path below `/v1`, decoded; a part that is no UTF-8 matches no name."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    below = raw.split(b"?")[0].split(b"/")[1 + scope.get("root_path", "").strip("/").count("/") + 1 :]
+    return [unquote_to_bytes(part).decode(errors="surrogateescape") for part in below]
+
+
+_TREE: dict[str, Any] = {}
+"""Operations by the parts of their paths; the empty part stands for any name, and methods are at the ends."""
+
+
+def _grow() -> None:
+    for operation in OPERATIONS:
+        node = _TREE
+        for part in operation.path.strip("/").split("/"):
+            node = node.setdefault("" if part.startswith("{") else part, {})
+        node[f"{operation.method} "] = operation
+
+
+_grow()
+
+
+def _found(method: str, segments: list[str]) -> tuple[Operation, dict[str, str]]:
+    """Return the operation of a path, and the names in it."""
+    node, values = _TREE, []
+    for part in segments:
+        if part and part in node and not part.endswith(" "):
+            node = node[part]
+        elif part and "" in node:
+            node = node[""]
+            values.append(part)
+        else:
+            raise Problem(404, "not-found", "there is nothing at this path: GET /v1/openapi.json lists what there is")
+    methods = [key.strip() for key in node if key.endswith(" ")]
+    if not methods:
+        raise Problem(404, "not-found", "there is nothing at this path: GET /v1/openapi.json lists what there is")
+    operation: Operation | None = node.get(f"{method} ")
+    if operation is None:
+        allowed = ", ".join(methods)
+        raise Problem(405, "method-not-allowed", f"expected {allowed}", {"Allow": allowed})
+    names = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
+    return operation, dict(zip(names, values, strict=True))
+
+
+async def _given(operation: Operation, request: Request) -> records.Given:
+    """Return what a request says.
+
+    Raises:
+        Problem: it is not what the operation takes.
+    """
+    try:
+        if operation.takes_json:
+            given = await _of_body(operation, request)
+        else:
+            given = _of_query(operation, request)
+    except msgspec.ValidationError as error:
+        raise Problem(422, "invalid-request", str(error)) from error
+    return _once(operation, given, request.headers.get("Idempotency-Key"))
+
+
+async def _of_body(operation: Operation, request: Request) -> records.Given:
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" or request.headers.get("Content-Encoding", "identity") != "identity":
+        raise Problem(415, "not-json", "expected a body of Content-Type: application/json, not encoded any further")
+    if request.url.query:
+        raise Problem(422, "invalid-request", "this operation has no query: all is in the body")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            parts = [piece async for piece in _pieces(request, MAX_BODY_BYTES)]
+    except TimeoutError:
+        raise Problem(408, "too-slow", f"the body did not come within {BODY_SECONDS:.0f} seconds") from None
+    body = b"".join(parts)
+    try:
+        jsontext.check_depth(body)
+        return msgspec.json.decode(body, type=operation.given)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem(400, "not-json", f"the body is no JSON: {error}") from error
+    except RecursionError as error:
+        raise Problem(400, "not-json", "the body is nested too deeply") from error
+
+
+def _of_query(operation: Operation, request: Request) -> records.Given:
+    pairs = request.query_params.multi_items()
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise Problem(422, "invalid-request", "a parameter of the query is given more than once")
+    return msgspec.convert(values, operation.given, strict=False)
+
+
+def _once(operation: Operation, given: records.Given, key: str | None) -> records.Given:
+    """Return what a request says, with its `Idempotency-Key` as the id that makes it happen once.
+
+    Raises:
+        Problem: the operation has no such id. A key that is not heeded would be believed.
+    """
+    if key is None or operation.method != "POST":  # the other methods have the same effect again
+        return given
+    name = next((name for name in _OWN_ID if name in given.__struct_fields__), None)
+    if name is None or not 0 < len(key) <= KEY_CHARS:
+        expected = (
+            f"1 to {KEY_CHARS} characters" if name else f"none: {operation.name} is done as often as it is asked for"
+        )
+        raise Problem(422, "invalid-request", f"Idempotency-Key: expected {expected}")
+    return given if getattr(given, name) else msgspec.structs.replace(given, **{name: key})
+
+
+async def _pieces(request: Request, most: int) -> AsyncIterator[bytes]:
+    """Yield a body piece by piece; a Problem if it has more than `most` bytes, or a piece does not come in time."""
+    too_large = Problem(413, "too-large", f"expected a body of at most {most:,} bytes; larger outputs are uploaded")
+    declared = request.headers.get("Content-Length", "0")
+    if len(declared) > 18 or not declared.isdecimal() or int(declared) > most:
+        raise too_large
+    size, pieces = 0, request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                piece = await anext(pieces, None)
+        except TimeoutError:
+            raise Problem(408, "too-slow", f"no piece of the body came for {BODY_SECONDS:.0f} seconds") from None
+        if piece is None:
+            return
+        size += len(piece)
+        if size > most:
+            raise too_large
+        yield piece

@@ -1,0 +1,117 @@
+"""Bytes on their way in and out: of any size, in bounded memory."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import AsyncIterator, Iterator
+from urllib.parse import quote
+
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from byref.artifacts.lines import segments
+from byref.artifacts.store import Artifact
+from byref.service import records
+from byref.service.problems import Problem
+
+LINE_CHARS = 10_000
+"""Characters of a line that are returned; the rest is in the bytes."""
+LINES_CHARS = 1 << 20
+"""Characters of the lines of one reply, from which on it ends."""
+
+_TEXT = re.compile(r"text/|application/(?:[\w.+-]*\+)?(?:json|xml|x-ndjson|yaml|sql|javascript)\b", re.I)
+_TYPE = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}(?:;\s*charset=[\w-]{1,40})?", re.ASCII)
+_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
+
+
+async def decoded(body: AsyncIterator[bytes], content_type: str | None) -> AsyncIterator[str | bytes]:
+    """Yield the pieces of a body: of a text or of JSON as text, of anything else as bytes."""
+    if not _TEXT.match(content_type or ""):
+        async for piece in body:
+            if piece:
+                yield piece
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    async for piece in body:
+        if text := decoder.decode(piece):
+            yield text
+    if text := decoder.decode(b"", True):
+        yield text
+
+
+async def download(artifact: Artifact, request: Request) -> Response:
+    """Return the response with an artifact's bytes, or with the range that the request asks for.
+
+    Strangers wrote the bytes: no browser is to show them, or to guess what they are.
+    """
+    size, tag = artifact.payload.size, f'"{artifact.digest.hex()}"'
+    name = quote((artifact.name or artifact.id)[:200].encode(errors="replace"), safe="")
+    headers = {
+        "ETag": tag,
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private, no-cache",
+        "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "X-Content-Type-Options": "nosniff",
+    }
+    asked = request.headers
+    if tag in [one.strip().removeprefix("W/") for one in asked.get("If-None-Match", "").split(",")]:
+        return Response(status_code=304, headers=headers)
+    headers["Content-Type"] = (
+        artifact.content_type if _TYPE.fullmatch(artifact.content_type) else "application/octet-stream"
+    )
+    begin, end, status = 0, size, 200
+    if "Range" in asked and asked.get("If-Range", tag) == tag and (span := _span(asked["Range"], size)) is not None:
+        (begin, end), status = span, 206
+        headers["Content-Range"] = f"bytes {begin}-{end - 1}/{size}"
+    headers["Content-Length"] = str(end - begin)
+    pieces = artifact.payload.span(begin, end)
+    first = await run_in_threadpool(next, pieces, b"")  # what is damaged or gone fails here, before the response begins
+    return StreamingResponse(_joined(first, pieces), status, headers)
+
+
+async def _joined(first: bytes, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in iterate_in_threadpool(pieces):
+        yield piece
+
+
+def _span(given: str, size: int) -> tuple[int, int] | None:
+    """Return the range of a `Range` header, its end exclusive; None: all bytes are sent, as for several ranges."""
+    found = _RANGE.fullmatch(given.strip())
+    if found is None or found.groups() == ("", ""):
+        return None
+    first, last = found.groups()
+    if not first:
+        begin, end = max(0, size - int(last)), size
+    else:
+        begin, end = int(first), min(int(last) + 1 if last else size, size)
+        if last and int(last) < begin:
+            return None
+    if begin >= end:
+        raise Problem(416, "range-not-satisfiable", f"there are {size:,} bytes", {"Content-Range": f"bytes */{size}"})
+    return begin, end
+
+
+def lines(artifact: Artifact, start: int, limit: int) -> records.LineRange:
+    """Return at most `limit` lines from the line `start` on, each at most `LINE_CHARS` long."""
+    total = artifact.payload.line_count
+    if artifact.is_binary:
+        raise Problem(422, "not-a-text", f"{artifact.id} is {artifact.content_type}, which has no lines")
+    found: list[records.Line] = []
+    size, next_line = 0, None
+    part, is_cut = b"", False
+    for number, data, ends in segments(artifact.payload.chunks(start), start) if start <= total else ():
+        if len(found) == limit or size >= LINES_CHARS:
+            next_line = number
+            break
+        room = 4 * LINE_CHARS - len(part)
+        part, is_cut = part + data[:room], is_cut or len(data) > room
+        if ends:
+            text = part.decode("utf-8", "replace").removesuffix("\r")
+            found.append(records.Line(number=number, text=text[:LINE_CHARS], is_cut=is_cut or len(text) > LINE_CHARS))
+            size += len(found[-1].text)
+            part, is_cut = b"", False
+    return records.LineRange(lines=found, next=next_line, total=total)
