@@ -184,7 +184,7 @@ def test_a_failed_downgrade_leaves_everything(engine: Engine) -> None:
 
 
 @ON_SQLITE
-@pytest.mark.parametrize("revision", ["9999", "no such", "head:base", "", "+9"])
+@pytest.mark.parametrize("revision", ["9999", "no such", "head:base", "", "+99"])
 def test_an_unknown_revision_is_named(engine: Engine, revision: str) -> None:
     with pytest.raises(ConfigurationError, match="there are base, 0001"):
         db.upgrade(engine, revision)
