@@ -70,9 +70,10 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    before = set(threading.enumerate())
     with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(work())
-    for thread in threading.enumerate():
+    for thread in set(threading.enumerate()) - before:
         for_good = ("byref-gateway", "byref-mcp", "byref-functions")
         if thread.name.startswith("byref") and not thread.name.startswith(for_good):
             thread.join(5)
