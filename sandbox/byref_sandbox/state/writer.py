@@ -9,6 +9,7 @@ from __future__ import annotations
 import array as real_array
 import collections
 import contextlib
+import copyreg
 import csv
 import dataclasses
 import datetime
@@ -267,6 +268,8 @@ class Writer(pickle.Pickler):
             return NotImplemented
         if kind.__module__ in ("pytz", "pytz.tzfile") and issubclass(kind, datetime.tzinfo):
             return BUILDERS["old_zone"], obj.__reduce__()[1]
+        if kind.__module__.startswith("patsy.") and kind in known.drawn:
+            return _of_formula(obj, kind)
         if kind in known.taken_apart or kind is pickle.PickleBuffer:
             has_values = issubclass(kind, (*MANAGERS, pd.Index)) and kind is not pd.RangeIndex
             return self._sharing(obj) if has_values else NotImplemented
@@ -774,6 +777,15 @@ def _description(obj: object, kind: type) -> str:
     if name in ("TextFile", "BinaryFile"):
         return "an open file: what is in it is kept under its name"
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name} of {module}"
+
+
+def _of_formula(part: Any, kind: type) -> Any:
+    """Take a part of a formula, or a matrix made by one, apart. patsy refuses to be pickled: it promises no format to files."""
+    if not issubclass(kind, np.ndarray):
+        return copyreg.__newobj__, (kind,), vars(part)  # type: ignore[attr-defined]
+    if "design_info" not in vars(part):  # a slice of a matrix
+        return np.ndarray.__reduce__(part)
+    return copyreg.__newobj__, (kind, part.view(np.ndarray), part.design_info)  # type: ignore[attr-defined]
 
 
 _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
