@@ -164,7 +164,7 @@ class Engine:
         db: Host | None = None,
         create: bool = True,
     ) -> Session:
-        """Open a conversation, or create it; with `create=False`, only open it.
+        """Open a conversation, or create it; with `create=False`, only open it, and write nothing.
 
         `id` and `tenant` are the host's own, 1 to 512 bytes of UTF-8. Arguments given at creation are stored; arguments given
         later apply only to this handle. `tools` are names of those in `Policy.tools`. `functions` are what this handle's code may call,
@@ -188,7 +188,8 @@ class Engine:
             raise ConfigurationError(f"context_window={shown(context_window)}: expected a positive integer of tokens")
         wanted = None if tools is None else check_tools(tools)
         opened = self._open(name, tenant, model, context_window, policy, wanted, db, create)
-        self._sweep_now_and_then(joined=db is not None)
+        if create:
+            self._sweep_now_and_then(joined=db is not None)
         effective = policy or (stored.loads(opened.policy, self._policy, name) if opened.policy else self._policy)
         if wanted is None:
             wanted = opened.tools if opened.tools is not None else effective.tools

@@ -49,7 +49,9 @@ def test_no_token(local_house: House, header: str) -> None:
 def test_what_a_token_cannot_be(local_house: House) -> None:
     database = local_house.engine.database
     for rights in ([], ["write"], ["read", "root"]):
-        with pytest.raises(ConfigurationError, match=r"expected some of \['read', 'chat', 'admin'\]"):
+        with pytest.raises(
+            ConfigurationError, match=r"expected some of \['read', 'chat', 'admin', 'inspect', 'content'\]"
+        ):
             auth.create(database, tenant="t", name="", rights=rights)
     with pytest.raises(ConfigurationError, match="at most 200"):
         auth.create(database, tenant="t", name="x" * 201, rights=["read"])

@@ -29,6 +29,7 @@ _VERBS = {
     "modules": "modules",
     "mcp": "mcp",
     "gateway": "gateway",
+    "inspect": "inspector",
     "serve": "serve",
     "token": "token",
 }

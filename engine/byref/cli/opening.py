@@ -73,13 +73,22 @@ def engine_arguments(options: Namespace, policy: Policy = POLICY) -> dict[str, A
 @contextmanager
 def engine_to_read(options: Namespace) -> Iterator[Engine]:
     """Yield an engine on an existing database; its sandbox is never started, because nothing is run."""
+    with Engine(**arguments_to_read(options), interpreter=Sandbox()) as engine:
+        yield engine
+
+
+def arguments_to_read(options: Namespace) -> dict[str, Any]:
+    """Return the arguments of an engine on the existing database that the options name."""
     url = database_url(options)
     if (missing := missing_file(url)) is not None:
         raise Failed(f"there is no database {str(missing)!r}: name one with --db or BYREF_DB")
-    with Engine(
-        url, create=False, policy=POLICY, blobs=blobs_to_read(options), schema=options.schema, interpreter=Sandbox()
-    ) as engine:
-        yield engine
+    return {
+        "url": url,
+        "create": False,
+        "policy": POLICY,
+        "blobs": blobs_to_read(options),
+        "schema": options.schema,
+    }
 
 
 def blobs(options: Namespace) -> BlobStore | None:

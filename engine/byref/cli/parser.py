@@ -474,6 +474,17 @@ VERBS = (
         ("db", "blobs", "schema", "jail", "durability", "modules"),
     ),
     Verb(
+        "inspect",
+        "look at sessions in a browser: what was read, why, what it cost",
+        "Serve the inspector's pages of one tenant on this machine alone until a signal comes, and print the link that opens them, "
+        "once. They only read.",
+        (
+            ("--port", {"metavar": "N", "type": _port, "default": 0, "help": "default: any that is free"}),
+            ("--open", {"action": "store_true", "help": "open the link in the browser"}),
+        ),
+        ("db", "blobs", "schema", "tenant"),
+    ),
+    Verb(
         "sweep",
         "delete what has expired and what nothing needs",
         "Turn expired artifacts into tombstones; delete old tombstones, idle sessions whose time is over, what was staged "
@@ -537,7 +548,8 @@ TOKEN_VERBS = (
                 {
                     "metavar": "NAMES",
                     "default": "read,chat",
-                    "help": "some of read (look), chat (what a chat loop does) and admin (delete, sweep); default: read,chat",
+                    "help": "some of read (look), chat (what a chat loop does), admin (delete, sweep), inspect (the inspector's "
+                    "pages) and content (they show texts and data, too); default: read,chat",
                 },
             ),
             ("--days", {"metavar": "N", "type": _limit, "help": "refuse it after so many days; default: never"}),

@@ -74,26 +74,34 @@ def sessions(
     *,
     after: tuple[str, str] | None = None,
     limit: int | None = None,
+    newest_first: bool = False,
+    containing: str | None = None,
 ) -> list[SessionInfo] | None:
     """Return the sessions of a tenant, or of all tenants (None), oldest first; with `name` only that one.
 
-    A page begins after the session `after` = (tenant, name); None if that does not exist.
+    A page begins after the session `after` = (tenant, name); None if that does not exist. With `containing`, only sessions with
+    this text in their names are returned, whatever its case.
     """
     here = [
         column == value for column, value in ((SessionRow.tenant, tenant), (SessionRow.name, name)) if value is not None
     ]
     here.append(~SessionRow.is_deleted)
     if after is not None:
-        place = select(SessionRow.created_at, SessionRow.id).where(
+        last = select(SessionRow.created_at, SessionRow.id).where(
             SessionRow.tenant == after[0], SessionRow.name == after[1]
         )
-        behind = connection.execute(place).one_or_none()
+        behind = connection.execute(last).one_or_none()
         if behind is None:
             return None
         at = literal(behind.created_at, SessionRow.created_at.type), literal(behind.id, SessionRow.id.type)
-        here.append(tuple_(SessionRow.created_at, SessionRow.id) > tuple_(*at))
+        place, beyond = tuple_(SessionRow.created_at, SessionRow.id), tuple_(*at)
+        here.append(place < beyond if newest_first else place > beyond)
+    if containing is not None:
+        here.append(SessionRow.name.icontains(containing, autoescape=True))
     if limit is not None:
-        page = select(SessionRow.id).where(*here).order_by(SessionRow.created_at, SessionRow.id).limit(limit)
+        order = (SessionRow.created_at, SessionRow.id)
+        page = select(SessionRow.id).where(*here).limit(limit)
+        page = page.order_by(*(column.desc() for column in order)) if newest_first else page.order_by(*order)
         whose: Any = connection.execute(page).scalars().all()
         here = [SessionRow.id.in_(whose)]
     else:
@@ -122,7 +130,7 @@ def sessions(
             int(row.stored),
             *_read_sums(row),
         )
-        for row in sorted(connection.execute(query), key=attrgetter("created_at", "id"))
+        for row in sorted(connection.execute(query), key=attrgetter("created_at", "id"), reverse=newest_first)
     ]
 
 

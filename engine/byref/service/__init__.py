@@ -9,5 +9,6 @@ except ImportError as _error:
 
 from byref.service.application import app
 from byref.service.auth import Auth, Grant, Right, Tokens
+from byref.service.inspector import Redact
 
-__all__ = ["Auth", "Grant", "Right", "Tokens", "app"]
+__all__ = ["Auth", "Grant", "Redact", "Right", "Tokens", "app"]

@@ -19,6 +19,7 @@ from byref.aio import AsyncEngine
 from byref.errors import ConfigurationError, shown
 from byref.service import openapi, records
 from byref.service.auth import Auth, Grant, Tokens
+from byref.service.inspector import Inspector, Redact, SignIn
 from byref.service.operations import OPERATIONS, Operation, Place, is_response
 from byref.service.problems import Problem, problem
 from byref_sandbox import jsontext
@@ -34,11 +35,12 @@ _OWN_ID = ("call_id", "request_id")
 """What makes an operation happen once; the header `Idempotency-Key` stands for it where the request has none."""
 
 
-def app(engine: AsyncEngine, *, auth: Auth | None = None) -> Starlette:
+def app(engine: AsyncEngine, *, auth: Auth | None = None, redact: Redact | None = None) -> Starlette:
     """Return the service of an engine, which a host serves by itself or mounts in its own application.
 
-    `auth` returns the grant of a bearer token (default: that of the tokens in the engine's database). The host closes the
-    engine. Before its server ends, `app.state.stopping.set()` ends the streams of events.
+    `auth` returns the grant of a bearer token (default: that of the tokens in the engine's database). `redact` gets each text
+    of content before the inspector shows it, and returns what people may see of it. The host closes the engine. Before its
+    server ends, `app.state.stopping.set()` ends the streams of events.
 
     Raises:
         ConfigurationError: it is no AsyncEngine.
@@ -52,7 +54,12 @@ def app(engine: AsyncEngine, *, auth: Auth | None = None) -> Starlette:
         yield
 
     stopping = asyncio.Event()
-    made = Starlette(routes=[Mount("/v1", app=_Api(engine, auth or Tokens(engine), stopping))], lifespan=opened)
+    auth = auth or Tokens(engine)
+    routes = [
+        Mount("/v1", app=_Api(engine, auth, stopping)),
+        Mount("/inspect", app=Inspector(engine, SignIn(auth), redact)),
+    ]
+    made = Starlette(routes=routes, lifespan=opened)
     made.state.stopping = stopping
     return made
 

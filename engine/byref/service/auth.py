@@ -18,8 +18,9 @@ from byref.db.database import Database
 from byref.db.tables import TokenRow
 from byref.errors import ConfigurationError, shown
 
-Right = Literal["read", "chat", "admin"]
-"""`read`: look at sessions and their data. `chat`: open sessions, and give and do what a chat loop does. `admin`: delete, sweep."""
+Right = Literal["read", "chat", "admin", "inspect", "content"]
+"""`read`: look at sessions and their data. `chat`: open sessions, and give and do what a chat loop does. `admin`: delete, sweep.
+`inspect`: open the inspector's pages, which show names, shapes and numbers. `content`: they show texts and data, too."""
 RIGHTS: tuple[Right, ...] = get_args(Right)
 PREFIX = "byref_"
 """Tokens begin with it, so that scanners of secrets find one that was published by mistake."""

@@ -1,0 +1,294 @@
+"""The inspector's pages: what they show to whom, and that strangers' texts are only ever text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from service_kit import House
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from byref import AsyncEngine
+from byref.service import Grant, app
+from byref.service.inspector import Inspector, OneTimeLink, chart
+from byref.service.inspector.rendering import size
+from byref.service.inspector.sight import REDACTED_AHEAD, Sight
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=//evil onerror=alert(1)>\u202e\x1b[31m{{7*7}}"
+SECRET = "open sesame"
+ORDERS = [{"id": n, "note": f"{SECRET} {HOSTILE}", "total": n % 500} for n in range(3_000)]
+
+
+def look(house: House, token: str, *paths: str, service: Starlette | None = None) -> list[httpx.Response]:
+    async def work() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(service or house.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://byref/inspect/") as client:
+            client.cookies.set("byref_inspect", token)
+            return [await client.get(path) for path in paths]
+
+    return house.loop.run_until_complete(work())
+
+
+def page(name: str, **query: object) -> str:
+    return f"{name}?{urlencode(query)}" if query else name
+
+
+def fill(house: House, tenant: str, name: str = "chat") -> str:
+    """A session with an output by reference, code, an error, usage and a compaction, hostile wherever it can be."""
+
+    async def work() -> None:
+        session = await house.engine.session(name, tenant=tenant, model="claude-sonnet-5", context_window=20_000)
+        await session.process(ORDERS, tool="orders", call_id="c1", arguments={"query": f"{SECRET} {HOSTILE}"})
+        await session.process(f"{SECRET} {HOSTILE}", tool=HOSTILE, call_id=HOSTILE, is_error=True)
+        await session.call("code_interpreter", {"code": f"len(orders), {SECRET!r}, {HOSTILE!r}"}, call_id="c2")
+        await session.record_usage({"input_tokens": 3_000, "output_tokens": 40})
+        await session.resolve(
+            {"ids": {"$var": "orders", "jq": "map(select(.total > 498) | .id)"}}, tool="refund", call_id="c3"
+        )
+        await session.process("refunded", tool="refund", call_id="c3")
+        await session.on_compaction(900)
+
+    house.loop.run_until_complete(work())
+    return name
+
+
+class Tags(HTMLParser):
+    """What a browser makes of a page: its elements, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def checked(answer: httpx.Response) -> Tags:
+    """A page that runs and loads nothing but ours, whatever is on it."""
+    assert answer.status_code == 200, answer.text[:2_000]
+    policy = answer.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none';") and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff" and answer.headers["Cache-Control"] == "no-store"
+    (nonce,) = set(re.findall(r"'nonce-([\w-]+)'", policy))
+    tags = Tags(answer.text)
+    for tag, attributes in tags.found:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"], (tag, attributes)
+        if tag in ("script", "link", "img"):
+            goes = attributes.get("src") or attributes.get("href") or ""
+            assert re.match(r"inspector\.(css|js)\?v=|image\?|data:,$", goes), attributes
+        if tag == "script":
+            assert attributes["nonce"] == nonce
+        if tag in ("a", "form"):
+            goes = attributes.get("href") or attributes.get("action") or ""
+            assert re.match(r"(\./|[a-z]*)(\?|#|$)", goes), goes
+    for character in "\u202e\x1b":
+        assert character not in answer.text
+    return tags
+
+
+def test_the_pages_of_a_session(house: House, tenant: str) -> None:
+    name = fill(house, tenant)
+    token = house.token(tenant, "inspect", "content")
+    steps = [page("step", session=name, step=n) for n in range(1, 8)]
+    listed, timeline, *each = look(house, token, "", page("session", session=name), *steps)
+    assert "claude-sonnet-5" in checked(listed).text
+    told = checked(timeline).text
+    assert "its" in told and "max_result_tokens=7,000" in told and "7*7" in told and "900 of 20,000 tokens" in told
+    texts = [checked(one).text for one in each]
+    assert "What came" in texts[0] and "What the model read" in texts[0] and '"variables"' in texts[0]
+    assert "\\u202e" in texts[1]
+    assert "3000" in texts[2]
+    assert "As written" in texts[5] and "$var" in texts[5]
+    assert "compacted the conversation to 900" in texts[6]
+
+
+def test_without_the_right_no_content_is_seen(local_house: House, tenant: str) -> None:
+    name = fill(local_house, tenant)
+    paths = ["", page("session", session=name), *(page("step", session=name, step=n) for n in range(1, 8))]
+    for has_content in (True, False):
+        token = local_house.token(tenant, "inspect", *(["content"] if has_content else []))
+        texts = [checked(one).text for one in look(local_house, token, *paths)]
+        seen = [any(word in text for word in (SECRET, "map(select", "refunded")) for text in texts]
+        assert seen == [False, True, True, True, True, False, True, True, False] if has_content else not any(seen)
+        assert "max_result_tokens=7,000" in texts[1] and ("shapes and numbers only" in texts[1]) is not has_content
+
+
+def test_who_may_not_look(local_house: House, tenant: str) -> None:
+    name = fill(local_house, tenant)
+    there = page("session", session=name)
+    for token in ("", "byref_wrong", "\\", "x" * 5_000):
+        (answer,) = look(local_house, token, there)
+        assert answer.status_code == 401 and "claude" not in answer.text and 'type="password"' in answer.text
+    (answer,) = look(local_house, local_house.token(tenant, "read", "chat", "admin", "content"), there)
+    assert answer.status_code == 403 and "claude" not in answer.text
+    (answer,) = look(local_house, local_house.token(f"{tenant}-other", "inspect", "content"), there)
+    assert answer.status_code == 404 and "there is no session" in answer.text
+
+
+def test_what_is_not_there(local_house: House, tenant: str) -> None:
+    name, token = fill(local_house, tenant), local_house.token(tenant, "inspect")
+    wrong = {
+        "nothing": 404,
+        "session": 404,
+        page("step", session=name, step=99): 404,
+        page("step", session=name, step="x"): 422,
+        page("session", session=name, after="9" * 40): 422,
+        page("", after="gone"): 404,
+        page("session", session="\0"): 422,
+    }
+    for answer, status in zip(look(local_house, token, *wrong), wrong.values(), strict=True):
+        assert answer.status_code == status and answer.headers["Content-Type"].startswith("text/html"), answer.url
+
+
+def signed_in(house: House, token: str, **headers: str) -> httpx.Response:
+    async def work() -> httpx.Response:
+        transport = httpx.ASGITransport(house.app)
+        async with httpx.AsyncClient(transport=transport, base_url="https://byref/inspect/") as client:
+            return await client.post("enter?to=session%3Fsession%3Da", data={"token": token}, headers=headers)
+
+    return house.loop.run_until_complete(work())
+
+
+def test_signing_in_gives_a_cookie_that_no_script_and_no_other_site_has(local_house: House, tenant: str) -> None:
+    token = local_house.token(tenant, "inspect")
+    answer = signed_in(local_house, token, Origin="https://byref")
+    cookie = answer.headers["Set-Cookie"].lower()
+    assert token.lower() in cookie
+    assert all(word in cookie for word in ("httponly", "samesite=strict", "secure", "path=/inspect"))
+    assert answer.headers["Refresh"] == "0; url=session?session=a" and token not in answer.text
+    assert signed_in(local_house, token, Origin="https://evil").status_code == 403
+    assert (
+        signed_in(local_house, token, **{"Sec-Fetch-Site": "cross-site", "Origin": "https://byref"}).status_code == 403
+    )
+    wrong = signed_in(local_house, "byref_no", Origin="https://byref")
+    assert wrong.status_code == 401 and "Set-Cookie" not in wrong.headers and "not valid" in wrong.text
+    assert signed_in(local_house, "x" * 20_000, Origin="https://byref").status_code == 413
+
+
+def test_a_link_works_once(local_house: House, tenant: str) -> None:
+    fill(local_house, tenant)
+    link = OneTimeLink(Grant(tenant, frozenset({"inspect"})))
+    service = Starlette(routes=[Mount("/inspect", app=Inspector(local_house.engine, link))])
+
+    async def work() -> None:
+        transport = httpx.ASGITransport(service)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1/inspect/") as client:
+            assert (await client.get("")).status_code == 401
+            first = link.path
+            assert (await client.get("enter?once=wrong")).status_code == 401
+            entered = await client.get(first)
+            assert entered.headers["Refresh"] == "0; url=./"
+            assert (await client.get("")).status_code == 200
+            assert (await client.post("")).status_code == 405
+            client.cookies.clear()
+            assert (await client.get("")).status_code == 401
+            again = await client.get(first)
+            assert again.status_code == 401 and "has been used" in again.text
+            assert (await client.get("enter?once=")).status_code == 200
+            assert (await client.get("")).status_code == 401
+
+    local_house.loop.run_until_complete(work())
+
+
+def test_a_host_redacts(local_house: House, tenant: str) -> None:
+    name = fill(local_house, tenant)
+    service = app(local_house.engine, redact=lambda text: text.replace("sesame", "[gone]"))
+    token = local_house.token(tenant, "inspect", "content")
+    paths = [page("session", session=name), page("step", session=name, step=1)]
+    for one in look(local_house, token, *paths, service=service):
+        assert "open [gone]" in checked(one).text and "sesame" not in one.text
+
+
+def test_a_cut_does_not_hide_a_secret_from_redaction() -> None:
+    seen = Sight(True, lambda text: text.replace("secret" * 100, "-")).text("x" * 15 + "secret" * 100, 20)
+    assert seen is not None and seen.text == "x" * 15 + "-" and not seen.left_out
+    long = Sight(True).text("x" * (REDACTED_AHEAD * 3), 20)
+    assert long is not None and (len(long.text), long.left_out) == (20, REDACTED_AHEAD * 3 - 20)
+
+
+def test_the_list_is_searched_and_turned(local_house: House, tenant: str) -> None:
+    async def open_all() -> None:
+        for n in range(60):
+            await local_house.engine.session(f"chat-{n}", tenant=tenant)
+        await local_house.engine.session("100%_SURE", tenant=tenant)
+
+    local_house.loop.run_until_complete(open_all())
+    token = local_house.token(tenant, "inspect")
+    first, older, found, none = look(
+        local_house, token, "", page("", after="chat-11"), page("", search="%_s"), page("", search="nobody")
+    )
+    names = lambda answer: re.findall(r'href="session\?session=([^"]+)"', answer.text)  # noqa: E731
+    assert len(names(first)) == 50 and names(first)[:2] == ["100%25_SURE", "chat-59"] and "after=chat-11" in first.text
+    assert names(older) == [f"chat-{n}" for n in range(10, -1, -1)] and 'rel="next"' not in older.text
+    assert names(found) == ["100%25_SURE"] and not names(none)
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "ü 🚗", "?#&=", "%2F", "'\"<", "x" * 512])
+def test_any_id_has_a_link(local_house: House, tenant: str, name: str) -> None:
+    async def work() -> None:
+        await local_house.engine.session(name, tenant=tenant)
+
+    local_house.loop.run_until_complete(work())
+    token = local_house.token(tenant, "inspect")
+    (listed,) = look(local_house, token, "")
+    (there,) = {dict(attrs)["href"] for tag, attrs in checked(listed).found if tag == "a" and "session?" in str(attrs)}
+    (shown,) = look(local_house, token, str(there))
+    assert name in checked(shown).text
+
+
+def test_the_chart_is_the_context_as_the_ledger_has_it(house: House, tenant: str) -> None:
+    fill(house, tenant)
+    engine: AsyncEngine = house.engine
+
+    async def work() -> tuple[list[chart.Point], int]:
+        session = await engine.session("chat", tenant=tenant)
+        row = session._session._scope.row
+        return engine.database.read(lambda c: chart.points(c, row)), await session.context_tokens()
+
+    points, context = house.loop.run_until_complete(work())
+    assert points[-1].context == context == 900
+    assert [one.step for one in points] == list(range(1, 8))
+    assert points[3].context == 3_040 and points[1].outputs > points[0].outputs > 0 and points[2].replies > 0
+    drawn = chart.chart(points, window=20_000, headroom=14_000)
+    assert drawn is not None and len(drawn.bars) == 7
+    assert {line.name: line.is_above for line in drawn.lines} == {"window": True, "headroom": True}
+    assert all(bar.counted + bar.outputs + bar.replies <= drawn.height for bar in drawn.bars)
+
+
+def test_looking_changes_nothing(local_house: House, tenant: str) -> None:
+    name = fill(local_house, tenant)
+    of_all: Callable[[], list[object]] = lambda: local_house.engine.database.read(  # noqa: E731
+        lambda c: [
+            c.exec_driver_sql(f"SELECT * FROM {table}").all()
+            for table in ("byref_sessions", "byref_artifacts", "byref_ledger")
+        ]
+    )
+    token = local_house.token(tenant, "inspect", "content")
+    before = of_all()
+    look(
+        local_house,
+        token,
+        "",
+        page("session", session=name),
+        *(page("step", session=name, step=n) for n in range(1, 8)),
+    )
+    opened = local_house.engine._opened()
+    opened._uses.write()
+    assert of_all() == before
+
+
+@pytest.mark.parametrize(
+    "number, shown", [(0, "0 bytes"), (999, "999 bytes"), (1_500, "1.5 kB"), (999_600, "1.0 MB"), (2**30, "1.1 GB")]
+)
+def test_sizes_are_rounded_and_exact_in_the_title(number: int, shown: str) -> None:
+    assert size(number) == f'<span title="{number:,} bytes">{shown}</span>'
