@@ -19,7 +19,8 @@ from byref.service import transfers
 from byref.service.auth import Grant
 from byref.service.inspector import rendering
 from byref.service.inspector.doors import Door, Entered
-from byref.service.inspector.pages import PAGES, Image, Look, Page
+from byref.service.inspector.looks import Image, Look, Page
+from byref.service.inspector.pages import PAGES
 from byref.service.inspector.sight import Redact, Sight
 from byref.service.problems import Problem, problem
 from byref.session import Session
@@ -52,6 +53,8 @@ class Inspector:
         if name in rendering.FILES and request.method in ("GET", "HEAD"):
             kept = {"Cache-Control": f"public, max-age={KEPT_SECONDS}, immutable"}
             return Response(rendering.CONTENTS[name], 200, HEADERS | kept, rendering.FILES[name])
+        if request.method == "POST" and request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+            raise Problem(403, "not-allowed", "the form was sent by a page of another site")
         if name == "enter":
             return await self._enter(request)
         if name == "leave" and request.method == "POST":
@@ -87,7 +90,7 @@ class Inspector:
 
     async def _shown(self, page: Page, look: Look, request: Request) -> Response:
         nonce = secrets.token_urlsafe(18)
-        about = {"look": look, "nonce": nonce, "door": self._door, "here": _here(request), "path": _name(request)}
+        about = {"look": look, "nonce": nonce, "door": self._door, "path": _name(request)}
         body = await asyncio.to_thread(rendering.page, page.template, page.values | about)
         return Response(body, page.status, _headers(nonce), "text/html; charset=utf-8")
 
@@ -122,7 +125,6 @@ class Inspector:
             "to": to,
             "wrong": wrong,
             "look": None,
-            "here": "",
             "path": "enter",
         }
         return Response(rendering.page("enter", values), status, _headers(nonce), "text/html; charset=utf-8")
@@ -134,7 +136,7 @@ class Inspector:
             to = request.query_params.get("to", "") if name == "enter" else _here(request)
             return self._form(request, to, 401, details.detail if name == "enter" else "")
         nonce = secrets.token_urlsafe(18)
-        values = {"nonce": nonce, "door": self._door, "problem": details, "look": None, "here": "", "path": ""}
+        values = {"nonce": nonce, "door": self._door, "problem": details, "look": None, "path": ""}
         headers = _headers(nonce) | what.headers
         return Response(rendering.page("problem", values), details.status, headers, "text/html; charset=utf-8")
 

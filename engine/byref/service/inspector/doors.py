@@ -61,8 +61,7 @@ class SignIn:
         if request.method != "POST":
             return
         origin = urlsplit(request.headers.get("Origin", ""))
-        site = request.headers.get("Sec-Fetch-Site")
-        if site != "same-origin" if site else origin.netloc != request.headers.get("Host", ""):
+        if "Sec-Fetch-Site" not in request.headers and origin.netloc != request.headers.get("Host", ""):
             raise Problem(403, "not-allowed", "the form was sent by a page of another site")
         token = (await _form(request)).get("token", "").strip()
         if not _TOKEN.fullmatch(token) or await self._auth(token) is None:

@@ -15,7 +15,11 @@ from markupsafe import Markup
 
 from byref.errors import visible
 
-FILES = {"inspector.css": "text/css; charset=utf-8", "inspector.js": "text/javascript; charset=utf-8"}
+FILES = {
+    "inspector.css": "text/css; charset=utf-8",
+    "inspector.js": "text/javascript; charset=utf-8",
+    "inspector.svg": "image/svg+xml",
+}
 """What pages load, and the type of each."""
 CONTENTS = {name: files(__package__).joinpath("files", name).read_bytes() for name in FILES}
 VERSION = sha256(b"".join(CONTENTS.values())).hexdigest()[:12]

@@ -1,0 +1,191 @@
+"""The pages of data: artifacts, what is in one, and variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, or_, select
+
+from byref.accounting.ledger import Entry
+from byref.artifacts import grep, store
+from byref.artifacts import variables as bound
+from byref.artifacts.store import Artifact
+from byref.artifacts.variables import Variable
+from byref.db.tables import LedgerRow, TombstoneRow
+from byref.errors import ConfigurationError, ToolError
+from byref.service.inspector import views
+from byref.service.inspector.looks import Image, Look, Page
+from byref.service.problems import Problem, not_found
+
+ARTIFACTS = 100
+"""Artifacts, or variables, of one page."""
+GONE = 50
+"""Tombstones that are shown, the newest."""
+MENTIONS = 50
+GREP_SECONDS = 3.0
+GREP_CHARS = 40_000
+IMAGE_BYTES = 20 << 20
+PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
+"""How pictures begin that browsers are trusted with, and their types."""
+
+
+def artifacts(look: Look) -> Page:
+    """List a session's artifacts, oldest first, and what was there before."""
+    after = look.query.get("after") or None
+    try:
+        found = look.of.artifacts(after=after, limit=ARTIFACTS + 1)
+    except ConfigurationError as error:
+        raise not_found(str(error)) from error
+    shown, scope = found[:ARTIFACTS], look.scope
+
+    def work(connection: Connection) -> Any:
+        names = bound.names_of(connection, [one.row_id for one in shown])
+        gone = (
+            select(TombstoneRow)
+            .where(TombstoneRow.session_id == scope.row)
+            .order_by(TombstoneRow.id.desc())
+            .limit(GONE)
+        )
+        return names, connection.execute(gone.with_only_columns(*TombstoneRow.__table__.c)).all()
+
+    names, gone = look.read(work)
+    values = {
+        "items": [(one, names.get(one.row_id, [])) for one in shown],
+        "after": after,
+        "next": shown[-1].id if len(found) > ARTIFACTS else None,
+        "gone": gone,
+    }
+    return Page("artifacts", values)
+
+
+def variables(look: Look) -> Page:
+    """List a session's variables, in the order in which they were first bound."""
+    after = look.query.get("after") or None
+    try:
+        found = look.of.variables(after=after, limit=ARTIFACTS)
+    except ConfigurationError as error:
+        raise not_found(str(error)) from error
+    items = [(one, bound.written(one.path)) for one in found]
+    return Page("variables", {"items": items, "after": after, "next": found[-1].name if found else None})
+
+
+def artifact(look: Look) -> Page:
+    """Show what is in an artifact, or in a variable, and who used it."""
+    variable = _variable(look)
+    found = variable.artifact if variable is not None else _artifact(look)
+    path: tuple[Any, ...] = () if variable is None else variable.path
+
+    def work(connection: Connection) -> tuple[list[str], list[Entry]]:
+        names = bound.names_of(connection, [found.row_id]).get(found.row_id, [])
+        return names, _mentions(connection, look.scope.row, [found.id, found.pointer, *names])
+
+    names, mentions = look.read(work)
+    values: dict[str, Any] = {
+        "artifact": found,
+        "variable": variable,
+        "place": bound.written(path) if path else None,
+        "names": names,
+        "mentions": mentions,
+        "shape": variable.shape if variable is not None else found.shape,
+        "view": None,
+        "ways": [],
+        "grep": None,
+        "is_picture": picture_type(found) is not None,
+    }
+    if look.sight.has_content:
+        values |= _view(look, found, path)
+    return Page("artifact", values)
+
+
+def image(look: Look) -> Image:
+    """Return a picture; only of types that can hold no program."""
+    found = _artifact(look)
+    kind = picture_type(found)
+    if not look.sight.has_bytes or kind is None:
+        raise not_found(f"{found.id} is no picture that is shown")
+    return Image(found.payload.read(), kind)
+
+
+def download(look: Look) -> Artifact:
+    """Return an artifact to be downloaded as it is stored."""
+    found = _artifact(look)
+    if not look.sight.has_bytes:
+        raise Problem(403, "not-allowed", "data as it is stored needs the right 'content', where nothing is redacted")
+    return found
+
+
+def picture_type(artifact: Artifact) -> str | None:
+    """Return the type of a picture by its first bytes, whatever it is said to be; None: it is none that is shown."""
+    if artifact.kind != "image" or artifact.size_bytes > IMAGE_BYTES:
+        return None
+    head = artifact.payload.head(8)
+    return next((kind for begin, kind in PICTURES.items() if head.startswith(begin)), None)
+
+
+def _artifact(look: Look) -> Artifact:
+    key = look.text("artifact")
+    found: Artifact | None = look.read(lambda c: store.find(c, look.scope.source, look.scope.row, key))
+    if found is None:
+        raise not_found(f"no artifact {key[:100]!r} in session {look.of.id!r}, or none any more")
+    return found
+
+
+def _variable(look: Look) -> Variable | None:
+    if not (name := look.query.get("variable")):
+        return None
+    try:
+        return look.of.variable(name)
+    except ConfigurationError as error:
+        raise not_found(str(error)) from error
+
+
+def _view(look: Look, found: Artifact, path: Sequence[Any]) -> dict[str, Any]:
+    """Return the values for a view of the data, and the other ways to look at it."""
+    if found.is_binary:
+        return {}
+    if pattern := look.query.get("grep"):
+        return {"view": "grep", "ways": ["lines"], "grep": pattern, "found": _grepped(look, found, pattern)}
+    is_parsed, value = views.value_of(found, path)
+    rows = views.records(value) if is_parsed else None
+    first, sort = look.number("row", 0), look.query.get("sort")
+    ways = [*(["table"] if rows else []), *(["tree"] if is_parsed and isinstance(value, list | dict) else []), "lines"]
+    paged = None if is_parsed or path else views.table_of_lines(look.sight, found, first)
+    if paged is not None:
+        ways = ["table", "lines"]
+    view = look.query.get("view", "")
+    view = view if view in ways else ways[0]
+    values: dict[str, Any] = {"view": view, "ways": ways}
+    descending = look.query.get("order") == "descending"
+    if view == "table":
+        values["table"] = paged or views.table(look.sight, rows or [], first, sort, descending)
+        values |= {"sort": sort, "descending": descending}
+    elif view == "tree":
+        values["tree"] = views.tree(look.sight, value)
+    else:
+        values["lines"] = views.lines(look.sight, found, max(1, look.number("start", 1)))
+    return values
+
+
+def _grepped(look: Look, found: Artifact, pattern: str) -> Any:
+    about: dict[str, Any] = {"context_lines": 2, "max_matches": 100, "deadline": GREP_SECONDS}
+    try:
+        text = grep.grep(found.payload, pattern[:1_000], max_chars=GREP_CHARS, **about).text
+    except ToolError as error:
+        text = str(error)
+    return look.sight.text(text, GREP_CHARS)
+
+
+def _mentions(connection: Connection, session_row: int, names: list[str]) -> list[Any]:
+    """Return the steps whose arguments name data: replies to code and other tools, and references that were replaced."""
+    names = names[:20]
+    named = [LedgerRow.arguments.contains(name, autoescape=True) for name in names]
+    query = (
+        select(LedgerRow.step, LedgerRow.kind, LedgerRow.tool, LedgerRow.arguments, LedgerRow.created_at)
+        .where(LedgerRow.session_id == session_row, LedgerRow.kind.in_(["reply", "resolution"]), or_(*named))
+        .order_by(LedgerRow.step)
+        .limit(4 * MENTIONS)
+    )
+    whole = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})(?!\w)")
+    return [row for row in connection.execute(query) if whole.search(row.arguments or "")][:MENTIONS]

@@ -1,0 +1,77 @@
+"""The pages of code: each run with its source, what came of it, what it called and what it left."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from byref.artifacts import store
+from byref.calling import journal
+from byref.db.tables import ArtifactRow, NameRow, RunRow, VariableRow
+from byref.service.inspector.data import picture_type
+from byref.service.inspector.looks import Look, Page
+from byref.service.inspector.sessions import step_of
+from byref.service.problems import not_found
+
+RUNS = 50
+"""Runs of one page."""
+_COLUMNS = tuple(RunRow.__table__.c)
+
+
+def runs(look: Look) -> Page:
+    """List the runs of code, newest first."""
+    before = look.number("before", 0)
+    query = select(*_COLUMNS).where(RunRow.session_id == look.scope.row).order_by(RunRow.id.desc()).limit(RUNS + 1)
+    if before:
+        query = query.where(RunRow.id < before)
+    found = look.read(lambda connection: connection.execute(query).all())
+    items = [(one, look.sight.line(one.code), _error(look, one.error)) for one in found[:RUNS]]
+    return Page("runs", {"items": items, "before": before, "next": found[RUNS - 1].id if len(found) > RUNS else None})
+
+
+def run(look: Look) -> Page:
+    """Show one run."""
+    scope, number = look.scope, look.number("run", 0)
+    query = select(*_COLUMNS).where(RunRow.session_id == scope.row, RunRow.id == number)
+
+    def work(connection: Connection) -> Any:
+        one = connection.execute(query).one_or_none()
+        if one is None or one.step is None:
+            return one, [], [], []
+        bound = select(VariableRow.name, VariableRow.shape).where(
+            VariableRow.session_id == scope.row, VariableRow.step == one.step, VariableRow.origin == "run"
+        )
+        kept = select(NameRow.name, NameRow.kind, NameRow.size_bytes).where(
+            NameRow.session_id == scope.row, NameRow.step == one.step, NameRow.name != ""
+        )
+        made = select(ArtifactRow.id).where(ArtifactRow.session_id == scope.row, ArtifactRow.step == one.step)
+        artifacts = store.by_row_ids(connection, scope.source, scope.row, connection.execute(made).scalars().all())
+        left = [*connection.execute(bound).all(), *connection.execute(kept).all()]
+        return one, journal.of_steps(connection, scope.row, [one.step]).get(one.step, []), left, [*artifacts.values()]
+
+    one, calls, left, artifacts = look.read(work)
+    if one is None:
+        raise not_found(f"there is no run {number} in session {look.of.id!r}")
+    values = {
+        "run": one,
+        "code": look.sight.text(one.code),
+        "result": look.sight.text(one.result),
+        "stdout": look.sight.text(one.stdout or None),
+        "error": _error(look, one.error),
+        "limits": look.sight.text(json.dumps(json.loads(one.limits), indent=2)) if look.sight.has_content else None,
+        "calls": [step_of(look, call, {}) for call in calls],
+        "left": left,
+        "artifacts": [(made, picture_type(made) is not None) for made in artifacts],
+    }
+    return Page("run", values)
+
+
+def _error(look: Look, written: str | None) -> Any:
+    """Return the kind of an error, which everybody sees, and its text."""
+    if written is None:
+        return None
+    kind, message, line, hint = json.loads(written)
+    at = "" if line is None else f"line {line}: "
+    return kind, look.sight.text(f"{at}{message}" + (f"\n{hint}" if hint else ""))

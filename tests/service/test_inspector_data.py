@@ -1,0 +1,240 @@
+"""The inspector's pages of data and code: each view is right, bounded whatever the data, and for those who may see it."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import numpy
+import pytest
+from service_kit import House
+from test_inspector import Tags, checked, look, page
+
+from byref.service import app
+from byref.service.inspector import views
+from byref.service.inspector.sight import Sight
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4
+ALL = Sight(True)
+
+
+def add(house: House, tenant: str, *artifacts: tuple[str, object, str | None]) -> None:
+    async def work() -> None:
+        session = await house.engine.session("chat", tenant=tenant)
+        for name, value, content_type in artifacts:
+            await session.store_artifact(value, name=name, content_type=content_type)
+
+    house.loop.run_until_complete(work())
+
+
+def shown(house: House, tenant: str, **query: object) -> Tags:
+    token = house.token(tenant, "inspect", "content")
+    return checked(look(house, token, page("artifact", session="chat", **query))[0])
+
+
+def cells(html: str) -> list[list[str]]:
+    """The rows of the first table of a page."""
+    import re
+
+    body = html.split("<tbody>")[1].split("</tbody>")[0]
+    return [
+        [re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
+        for row in body.split("<tr")[1:]
+    ]
+
+
+def test_a_table_is_sorted_and_turned(house: House, tenant: str) -> None:
+    rows = [{"id": n, "total": (n * 7) % 250 if n % 50 else None, "of": {"x": n}} for n in range(250)]
+    add(house, tenant, ("orders", rows, None))
+    token = house.token(tenant, "inspect", "content")
+    about: dict[str, Any] = {"session": "chat", "artifact": "orders"}
+    first, last, up, down = look(
+        house,
+        token,
+        page("artifact", **about),
+        page("artifact", row=200, **about),
+        page("artifact", sort="total", **about),
+        page("artifact", sort="total", order="descending", row=200, **about),
+    )
+    assert cells(first.text)[:2] == [["0", "0", "null", "{&#34;x&#34;: 0}"], ["1", "1", "7", "{&#34;x&#34;: 1}"]]
+    assert len(cells(first.text)) == 100 and [row[1] for row in cells(last.text)] == [str(n) for n in range(200, 250)]
+    want = sorted(rows, key=lambda one: (one["total"] is None, one["total"]))
+    assert [row[1] for row in cells(up.text)] == [str(one["id"]) for one in want[:100]]
+    assert [row[2] for row in cells(down.text)][-1] == "1"
+    assert "Rows 0–99 of 250" in checked(first).text and "Rows 200–249 of 250" in checked(last).text
+
+
+def test_a_table_in_a_text_is_a_table(house: House, tenant: str) -> None:
+    async def work() -> None:
+        session = await house.engine.session("chat", tenant=tenant)
+        text = "id,country\n" + "".join(f"{n},DE\n" for n in range(20_000))
+        await session.process(text, tool="export")
+
+    house.loop.run_until_complete(work())
+    (answer,) = look(
+        house,
+        house.token(tenant, "inspect", "content"),
+        page("artifact", session="chat", variable="export", row=19_900),
+    )
+    assert cells(answer.text)[-1] == ["19,999", "19999", "DE"]
+
+
+def test_a_big_table_is_read_by_its_lines(local_house: House, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "PARSED_BYTES", 1_000)
+    rows = [{"id": n, "note": "x\n" * (n % 3)} for n in range(1_234)]
+    add(local_house, tenant, ("big", rows, None), ("one", json.dumps(rows), "application/json"))
+    token = local_house.token(tenant, "inspect", "content")
+    end, lines = look(
+        local_house,
+        token,
+        page("artifact", session="chat", artifact="big", row=1_200),
+        page("artifact", session="chat", artifact="one"),
+    )
+    assert [row[1] for row in cells(end.text)] == [str(n) for n in range(1_200, 1_234)]
+    assert "1,200–1,233 of 1,234" in checked(end).text and "sort=" not in end.text
+    assert "more" not in checked(lines).text and len(lines.content) < 20_000
+
+
+def test_a_tree_is_bounded() -> None:
+    deep: Any = 1
+    for _ in range(900):
+        deep = [deep]
+    (root,) = views.tree(
+        ALL,
+        {"wide": list(range(10_000)), "deep": deep, "text": "x" * 10_000, **{f"k{n}": [[[n]]] for n in range(5_000)}},
+    )
+    assert (root.kind, len(root.children), root.left_out) == ("object of 5,003", 100, 4_903)
+    wide = root.children[0]
+    assert (wide.name, len(wide.children), wide.left_out) == ("wide", 100, 9_900)
+    assert root.children[2].text is not None and root.children[2].text.left_out == 9_700
+
+    def nodes(of: views.Node) -> int:
+        return 1 + sum(map(nodes, of.children))
+
+    assert nodes(root) <= views.NODES
+    (hidden,) = views.tree(Sight(True, lambda text: text.replace("secret", "-")), {"secret": ["a secret"]})
+    assert hidden.children[0].name == "-" and hidden.children[0].children[0].text.text == "a -"
+
+
+def test_lines_are_bounded_and_searched(house: House, tenant: str) -> None:
+    text = (
+        "\n".join(f"line {n} {'needle' if n % 400 == 7 else ''}" for n in range(1, 1_001))
+        + "\n"
+        + "y" * (5 << 20)
+        + "\nlast"
+    )
+    add(house, tenant, ("log", text, "text/plain"))
+    assert "line 200" in shown(house, tenant, artifact="log").text
+    later = shown(house, tenant, artifact="log", start=900).text
+    assert "line 899" not in later and "line 1000" in later and "yyy" in later and "last" not in later
+    found = shown(house, tenant, artifact="log", grep="needle").text
+    assert "line 407 needle" in found and "line 300 " not in found
+    assert "past the end" not in shown(house, tenant, artifact="log", start=10**9).text
+
+
+def test_pictures_are_pictures_and_nothing_else_is(house: House, tenant: str) -> None:
+    svg = b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"
+    add(house, tenant, ("a.png", PNG, "image/png"), ("b.svg", svg, "image/svg+xml"), ("c.png", svg, "image/png"))
+    token = house.token(tenant, "inspect", "content")
+    good, bad, false = (page("image", session="chat", artifact=name) for name in ("a.png", "b.svg", "c.png"))
+    picture, *others = look(house, token, good, bad, false)
+    assert (picture.content, picture.headers["Content-Type"]) == (PNG, "image/png")
+    assert (
+        picture.headers["X-Content-Type-Options"] == "nosniff"
+        and "sandbox" in picture.headers["Content-Security-Policy"]
+    )
+    assert [one.status_code for one in others] == [404, 404]
+    assert [tag for tag, _ in shown(house, tenant, artifact="a.png").found].count("img") == 1
+    assert "img" not in [tag for tag, _ in shown(house, tenant, artifact="b.svg").found]
+    (saved,) = look(house, token, page("download", session="chat", artifact="b.svg"))
+    assert saved.content == svg and saved.headers["Content-Disposition"].startswith("attachment")
+    assert saved.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_data_is_for_those_who_may_see_it(local_house: House, tenant: str) -> None:
+    rows = [{"id": n, "word": "sesame"} for n in range(30)]
+    add(local_house, tenant, ("orders", rows, None), ("a.png", PNG, "image/png"), ("note", "open sesame", None))
+    blind, sees = local_house.token(tenant, "inspect"), local_house.token(tenant, "inspect", "content")
+    names = ("orders", "note", "a.png")
+    for answer in look(local_house, blind, *(page("artifact", session="chat", artifact=name) for name in names)):
+        assert "sesame" not in checked(answer).text and "img" not in [tag for tag, _ in Tags(answer.text).found]
+    hidden = [page(way, session="chat", artifact=name) for way in ("image", "download") for name in names]
+    assert {one.status_code for one in look(local_house, blind, *hidden)} == {403, 404}
+    redacting = app(local_house.engine, redact=lambda text: text.replace("sesame", "-"))
+    views_ = [page("artifact", session="chat", artifact="orders", view=view) for view in ("table", "tree", "lines")]
+    views_ += [page("artifact", session="chat", artifact="note", grep="open")]
+    for answer in look(local_house, sees, *views_, service=redacting):
+        assert "sesame" not in checked(answer).text and "-" in answer.text
+    assert {one.status_code for one in look(local_house, sees, *hidden, service=redacting)} == {403, 404}
+
+
+def test_code_is_shown_with_what_it_called_and_left(house: House, tenant: str) -> None:
+    def tax(country: str) -> float:
+        return {"DE": 0.19}[country]
+
+    async def work() -> None:
+        session = await house.engine.session("chat", tenant=tenant, functions=[tax])
+        await session.process([{"id": n} for n in range(9_000)], tool="orders", call_id="c1")
+        await session.call("code_interpreter", {"code": "kept = tax('DE')\nprint('said')\nlen(orders)"}, call_id="c2")
+        await session.call("code_interpreter", {"code": "tax('FR')"}, call_id="c3")
+
+    house.loop.run_until_complete(work())
+    token = house.token(tenant, "inspect", "content")
+    listed, variables, artifacts, used, health = look(
+        house,
+        token,
+        page("runs", session="chat"),
+        page("variables", session="chat"),
+        page("artifacts", session="chat"),
+        page("artifact", session="chat", variable="orders"),
+        "health",
+    )
+    checked(listed)
+    links = [dict(attributes).get("href") or "" for _, attributes in checked(listed).found]
+    failed, ran = look(house, token, *[link for link in links if link.startswith("run?")])
+    told = checked(ran).text
+    assert (
+        "kept = tax('DE')" in told
+        and "said" in told
+        and "9000" in told
+        and '{"country":"DE"}' in told
+        and "returned" in told
+    )
+    assert "kept" in told.split("Names it bound")[1]
+    assert "KeyError" in checked(failed).text
+    assert "orders" in checked(variables).text and "array(9000)" in checked(artifacts).text
+    assert "Who used it" in checked(used).text and "code_interpreter" in used.text
+    assert "Walls of the sandbox" in checked(health).text
+    (blind,) = look(house, house.token(tenant, "inspect"), [link for link in links if link.startswith("run?")][1])
+    assert "said" not in checked(blind).text.replace("is said", "") and "kept = " not in blind.text
+
+
+def test_what_expired_is_told(local_house: House, tenant: str) -> None:
+    add(local_house, tenant, ("orders", [{"id": 1}], None))
+
+    async def work() -> None:
+        session = await local_house.engine.session("chat", tenant=tenant)
+        (artifact,) = await session.artifacts()
+        change = "UPDATE byref_artifacts SET expires_at = datetime('now', '-1 hour') WHERE public_id = :id"
+        local_house.engine.database.write(lambda c: c.exec_driver_sql(change.replace(":id", f"'{artifact.id}'")))
+        await local_house.engine.sweep()
+
+    local_house.loop.run_until_complete(work())
+    token = local_house.token(tenant, "inspect", "content")
+    listed, gone = look(
+        local_house, token, page("artifacts", session="chat"), page("artifact", session="chat", artifact="orders")
+    )
+    assert "No longer there" in checked(listed).text and "orders" in listed.text
+    assert gone.status_code == 404
+
+
+def test_every_page_is_small(local_house: House, tenant: str) -> None:
+    words = "".join(numpy.random.default_rng(1).choice(list("abc <>&\"'\n\u202e"), 1 << 20))
+    add(local_house, tenant, ("text", words, None), ("bytes", io.BytesIO(words.encode()), "text/plain"))
+    add(local_house, tenant, ("wide", [{f"c{n}": words[:900] for n in range(60)} for _ in range(120)], None))
+    token = local_house.token(tenant, "inspect", "content")
+    for name in ("text", "bytes", "wide"):
+        for view in ("table", "tree", "lines"):
+            (answer,) = look(local_house, token, page("artifact", session="chat", artifact=name, view=view))
+            assert answer.status_code == 200 and len(answer.content) < 6 << 20, (name, view, len(answer.content))
