@@ -79,8 +79,8 @@ def milliseconds(number: float | None) -> str:
 
 
 def in_json(value: object) -> str:
-    """Return a value as indented JSON."""
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    """Return a value as JSON."""
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _shown(value: object) -> object:
