@@ -20,6 +20,7 @@ from byref.cli import connections
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed: no browser is driven")
 
+PICTURES = Path(__file__).parents[2] / "docs/inspector"
 BREAKS = (
     "",
     '">',
@@ -284,6 +285,66 @@ def test_keys_move_through_the_list_and_times_are_local(local_house: House, tena
         assert refused == []
 
     browse(local_house, tenant, visit, {"timezone_id": "Asia/Kolkata"})
+
+
+@pytest.mark.slow
+def test_an_open_page_tells_of_new_steps(local_house: House, tenant: str) -> None:
+    from test_inspector import fill as fill_calmly
+
+    name = fill_calmly(local_house, tenant)
+
+    async def visit(context: Any, url: str) -> None:
+        page = await context.new_page()
+        await page.goto(f"{url}session?session={name}")
+        assert not await page.is_visible("[data-live]")
+        session = await local_house.engine.session(name, tenant=tenant)
+        for text in ("one", "two"):
+            await session.process(text, tool="later")
+        await page.wait_for_selector("text=2 new steps")
+        await page.click("text=2 new steps")
+        await page.wait_for_selector("#step-9")
+
+    browse(local_house, tenant, visit, {})
+
+
+@pytest.mark.slow
+def test_the_pictures_of_the_page(local_house: House, tenant: str) -> None:
+    """`UPDATE=1 pytest tests/service/test_inspector_browser.py -m slow -k pictures` makes those of docs/inspector.md anew."""
+
+    async def shop() -> None:
+        session = await local_house.engine.session(
+            "chat-42", tenant=tenant, model="claude-sonnet-5", context_window=20_000
+        )
+        orders = [{"id": n, "country": ("DE", "FR", "US")[n % 3], "total": n * 37 % 500} for n in range(20_000)]
+        for turn in range(16):
+            page = orders if turn == 0 else orders[turn * 20 : turn * 20 + 20 + turn * 9]
+            await session.process(
+                {"page": turn, "orders": page}, tool="list_orders", call_id=f"o{turn}", arguments={"page": turn}
+            )
+            code = "df(orders).groupby('country').total.sum()" + ("['ES']" if turn % 6 == 4 else ".to_dict()")
+            await session.call("code_interpreter", {"code": code}, call_id=f"c{turn}")
+            await session.record_usage({"input_tokens": await session.context_tokens() + 120, "output_tokens": 90})
+            if turn == 11:
+                await session.on_compaction(3_000)
+
+    async def visit(context: Any, url: str) -> None:
+        page = await context.new_page()
+        pictures = {
+            "session": "session?session=chat-42",
+            "step": "step?session=chat-42&step=1",
+            "table": "artifact?session=chat-42&variable=orders&sort=total",
+        }
+        for name, link in pictures.items():
+            await page.goto(url + link)
+            await page.evaluate("document.querySelector('.who b').textContent = 'acme'")
+            made = await page.screenshot()
+            assert len(made) > 20_000
+            if os.environ.get("UPDATE"):
+                (PICTURES / f"{name}.png").write_bytes(made)
+            assert (PICTURES / f"{name}.png").exists()
+
+    local_house.loop.run_until_complete(shop())
+    browse(local_house, tenant, visit, {"viewport": {"width": 1180, "height": 760}})
 
 
 def test_it_works_without_javascript(local_house: House, tenant: str) -> None:

@@ -57,7 +57,7 @@ def app(engine: AsyncEngine, *, auth: Auth | None = None, redact: Redact | None 
     auth = auth or Tokens(engine)
     routes = [
         Mount("/v1", app=_Api(engine, auth, stopping)),
-        Mount("/inspect", app=Inspector(engine, SignIn(auth), redact)),
+        Mount("/inspect", app=Inspector(engine, SignIn(auth), redact, stopping)),
     ]
     made = Starlette(routes=routes, lifespan=opened)
     made.state.stopping = stopping

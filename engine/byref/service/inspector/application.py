@@ -17,14 +17,16 @@ from byref.aio import AsyncEngine
 from byref.artifacts.store import Artifact
 from byref.service import transfers
 from byref.service.auth import Grant
-from byref.service.inspector import rendering
+from byref.service.inspector import live, rendering, sessions
 from byref.service.inspector.doors import Door, Entered
 from byref.service.inspector.looks import Image, Look, Page
-from byref.service.inspector.pages import PAGES
+from byref.service.inspector.pages import PAGES, Made
 from byref.service.inspector.sight import Redact, Sight
 from byref.service.problems import Problem, problem
 from byref.session import Session
 
+LIVE = Made(sessions.session)
+"""That a session has new steps, for its page."""
 KEPT_SECONDS = 365 * 86_400
 """For how long browsers keep the files of this version."""
 
@@ -32,8 +34,11 @@ KEPT_SECONDS = 365 * 86_400
 class Inspector:
     """Everything below `/inspect`. It only reads: no page changes anything, and looking at data does not prolong its life."""
 
-    def __init__(self, engine: AsyncEngine, door: Door, redact: Redact | None = None) -> None:
+    def __init__(
+        self, engine: AsyncEngine, door: Door, redact: Redact | None = None, stopping: asyncio.Event | None = None
+    ) -> None:
         self._engine = engine
+        self._stopping = stopping or asyncio.Event()
         self._door = door
         self._redact = redact
 
@@ -70,7 +75,7 @@ class Inspector:
             raise Problem(401, "unauthorised", "sign in to see this page")
         if "inspect" not in grant.rights:
             raise Problem(403, "not-allowed", "the inspector needs the right 'inspect', which the token lacks")
-        made = PAGES.get(name)
+        made = LIVE if name == "events" else PAGES.get(name)
         if made is None:
             raise Problem(404, "not-found", "there is no such page")
         look = Look(
@@ -80,6 +85,9 @@ class Inspector:
             opened = await self._engine.session(look.text("session"), tenant=grant.tenant, create=False)
             scope = replace(opened._session._scope, uses=None)
             look = replace(look, session=Session(scope))
+        if made is LIVE:
+            after, row = look.number("after", 0), look.scope.row
+            return live.stream(self._engine.database, row, after, HEADERS, self._stopping)
         found = await asyncio.to_thread(made.make, look)
         if isinstance(found, Artifact):
             return await transfers.download(found, request)

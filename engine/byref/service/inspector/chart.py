@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,20 +58,23 @@ def points(connection: Connection, session_row: int) -> list[Point]:
     rows = connection.execute(_STEPS.where(LedgerRow.session_id == session_row)).all()
     found: list[Point] = []
     counted = 0
-    pending: list[tuple[int, str, int]] = []
+    pending: deque[tuple[int, str, int]] = deque()
+    sums = {"output": 0, "reply": 0}
     for row in reversed(rows):
+        through = 0
         if row.kind == "compaction":
-            counted, pending = row.tokens, []
+            counted, through = row.tokens, row.step
         elif row.kind == "usage":
             detail = _decode(row.detail or "{}")
             if detail.sets_context:
-                through = row.step if detail.through is None else detail.through
-                counted, pending = row.tokens, [one for one in pending if one[0] > through]
-        elif row.tokens:
+                counted, through = row.tokens, row.step if detail.through is None else detail.through
+        elif row.kind in sums:
             pending.append((row.step, row.kind, row.tokens))
-        replies = sum(tokens for _, kind, tokens in pending if kind == "reply")
-        outputs = sum(tokens for _, kind, tokens in pending if kind != "reply")
-        found.append(Point(row.step, counted, outputs, replies))
+            sums[row.kind] += row.tokens
+        while pending and pending[0][0] <= through:
+            _, kind, tokens = pending.popleft()
+            sums[kind] -= tokens
+        found.append(Point(row.step, counted, sums["output"], sums["reply"]))
     return found
 
 

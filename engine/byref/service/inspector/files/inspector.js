@@ -1,4 +1,5 @@
-// Pages are whole without this: it writes times in the reader's zone, and moves through lists by keys.
+// Pages are whole without this: it writes times in the reader's zone, tells of new steps, and moves
+// through lists by keys.
 "use strict";
 for (const time of document.querySelectorAll("time[datetime]")) {
   const at = new Date(time.getAttribute("datetime"));
@@ -6,6 +7,20 @@ for (const time of document.querySelectorAll("time[datetime]")) {
   const two = (number) => String(number).padStart(2, "0");
   const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
   time.textContent = `${day} ${two(at.getHours())}:${two(at.getMinutes())}`;
+}
+
+for (const note of document.querySelectorAll("[data-live]")) {
+  const link = note.querySelector("a");
+  const stream = new EventSource(note.dataset.live);
+  stream.addEventListener("step", (event) => {
+    const more = Number(event.data) - Number(note.dataset.last);
+    link.textContent = more === 1 ? "1 new step" : `${more} new steps`;
+    const to = new URL(link.href);
+    to.searchParams.set("after", Math.max(0, Number(event.data) - 50));
+    link.href = to;
+    note.hidden = false;
+  });
+  addEventListener("pagehide", () => stream.close());
 }
 
 const rows = [...document.querySelectorAll("tr[data-row]")];
