@@ -292,3 +292,26 @@ def test_looking_changes_nothing(local_house: House, tenant: str) -> None:
 )
 def test_sizes_are_rounded_and_exact_in_the_title(number: int, shown: str) -> None:
     assert size(number) == f'<span title="{number:,} bytes">{shown}</span>'
+
+
+def test_errors_are_counted_and_found(house: House, tenant: str) -> None:
+    fill(house, tenant)
+
+    async def more() -> None:
+        session = await house.engine.session("chat", tenant=tenant)
+        for n in range(60):
+            await session.process(f"wrong {n}", tool="later", is_error=True)
+
+    house.loop.run_until_complete(more())
+    token = house.token(tenant, "inspect", "content")
+    listed, first, rest = look(
+        house,
+        token,
+        "",
+        page("session", session="chat", only="errors"),
+        page("session", session="chat", only="errors", after=56),
+    )
+    assert re.search(r'only=errors">61</a>', listed.text)
+    steps = [re.findall(r'id="step-(\d+)"', checked(one).text and one.text) for one in (first, rest)]
+    assert steps[0] == ["2", *(str(n) for n in range(8, 57))] and steps[1] == [str(n) for n in range(57, 68)]
+    assert "after=56&amp;only=errors" in first.text and 'rel="next"' not in rest.text

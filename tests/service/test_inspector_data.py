@@ -238,3 +238,27 @@ def test_every_page_is_small(local_house: House, tenant: str) -> None:
         for view in ("table", "tree", "lines"):
             (answer,) = look(local_house, token, page("artifact", session="chat", artifact=name, view=view))
             assert answer.status_code == 200 and len(answer.content) < 6 << 20, (name, view, len(answer.content))
+
+
+def test_two_texts_are_compared(house: House, tenant: str) -> None:
+    one = [f"line {n} <b>" for n in range(3_000)]
+    two = [*one[:10], "another sesame", *one[11:]]
+    add(house, tenant, ("one", "\n".join(one), None), ("two", "\n".join(two), None), ("bytes", PNG, "image/png"))
+    token = house.token(tenant, "inspect", "content")
+    about = {"session": "chat", "artifact": "one"}
+    there, same, none, binary = look(
+        house, token, *(page("diff", **about, **{"with": name}) for name in ("two", "one", "three", "bytes"))
+    )
+    told = checked(there).text
+    assert (
+        "-line 10 <b>" in told
+        and "+another sesame" in told
+        and "line 20 " not in told
+        and "Only the beginnings" in told
+    )
+    assert "the same bytes" in checked(same).text and (none.status_code, binary.status_code) == (404, 422)
+    (blind,) = look(house, house.token(tenant, "inspect"), page("diff", **about, **{"with": "two"}))
+    assert blind.status_code == 403
+    redacting = app(house.engine, redact=lambda text: text.replace("sesame", "-"))
+    (hidden,) = look(house, token, page("diff", **about, **{"with": "two"}), service=redacting)
+    assert "another -" in checked(hidden).text

@@ -99,6 +99,19 @@ def artifact(look: Look) -> Page:
     return Page("artifact", values)
 
 
+def diff(look: Look) -> Page:
+    """Show in which lines two artifacts differ."""
+    before, behind = _artifact(look), _artifact(look, "with")
+    if not look.sight.has_content:
+        raise Problem(403, "not-allowed", "what is in data needs the right 'content'")
+    for one in (before, behind):
+        if one.is_binary:
+            raise Problem(422, "not-a-text", f"{one.id} is {one.content_type}, which has no lines")
+    lines, is_all = views.difference(look.sight, before, behind)
+    is_same = before.digest == behind.digest
+    return Page("diff", {"before": before, "behind": behind, "lines": lines, "is_all": is_all, "is_same": is_same})
+
+
 def image(look: Look) -> Image:
     """Return a picture; only of types that can hold no program."""
     found = _artifact(look)
@@ -124,8 +137,8 @@ def picture_type(artifact: Artifact) -> str | None:
     return next((kind for begin, kind in PICTURES.items() if head.startswith(begin)), None)
 
 
-def _artifact(look: Look) -> Artifact:
-    key = look.text("artifact")
+def _artifact(look: Look, name: str = "artifact") -> Artifact:
+    key = look.text(name)
     found: Artifact | None = look.read(lambda c: store.find(c, look.scope.source, look.scope.row, key))
     if found is None:
         raise not_found(f"no artifact {key[:100]!r} in session {look.of.id!r}, or none any more")

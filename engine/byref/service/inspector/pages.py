@@ -29,6 +29,7 @@ PAGES: Mapping[str, Made] = MappingProxyType(
         "step": Made(sessions.step),
         "artifacts": Made(data.artifacts),
         "artifact": Made(data.artifact),
+        "diff": Made(data.diff),
         "image": Made(data.image),
         "download": Made(data.download),
         "variables": Made(data.variables),

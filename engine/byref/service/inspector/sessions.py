@@ -36,6 +36,7 @@ class Listed:
     """A session in the list."""
 
     info: SessionInfo
+    errors: int
     used_at: datetime
 
 
@@ -43,16 +44,17 @@ def sessions(look: Look) -> Page:
     """List the tenant's sessions, newest first."""
     after, wanted = look.query.get("after"), look.query.get("search", "").strip()
 
-    def work(connection: Connection) -> tuple[list[SessionInfo] | None, dict[str, datetime]]:
+    def work(connection: Connection) -> tuple[list[SessionInfo] | None, dict[str, datetime], dict[str, int]]:
         behind = None if after is None else (look.tenant, after)
         about: dict[str, Any] = {"newest_first": True, "containing": wanted or None}
         found = listing.sessions(connection, look.tenant, after=behind, limit=SESSIONS + 1, **about)
-        return found, _last_used(connection, look.tenant, [one.id for one in found or ()])
+        names = [one.id for one in found or ()]
+        return found, _last_used(connection, look.tenant, names), _errors(connection, look.tenant, names)
 
-    found, used = look.read(work)
+    found, used, errors = look.read(work)
     if found is None:
         raise not_found("the session behind which this page begins is no longer there")
-    items = [Listed(one, used.get(one.id, one.created_at)) for one in found[:SESSIONS]]
+    items = [Listed(one, errors.get(one.id, 0), used.get(one.id, one.created_at)) for one in found[:SESSIONS]]
     next_ = items[-1].info.id if len(found) > SESSIONS else None
     return Page("sessions", {"items": items, "search": wanted, "after": after, "next": next_})
 
@@ -70,6 +72,17 @@ def _last_used(connection: Connection, tenant: str, names: list[str]) -> dict[st
         LedgerRow, (LedgerRow.session_id == last.c.id) & (LedgerRow.step == last.c.step)
     )
     return {row.name: row.created_at for row in connection.execute(query)}
+
+
+def _errors(connection: Connection, tenant: str, names: list[str]) -> dict[str, int]:
+    """Return how many steps of each session were errors, of those that had some."""
+    query = (
+        select(SessionRow.name, func.count())
+        .join(LedgerRow, LedgerRow.session_id == SessionRow.id)
+        .where(SessionRow.tenant == tenant, SessionRow.name.in_(names), ~SessionRow.is_deleted, LedgerRow.is_error)
+        .group_by(SessionRow.name)
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +109,9 @@ def session(look: Look) -> Page:
     found, points = look.read(work)
     if not found:
         raise not_found(f"there is no session {of.id!r} any more")
-    entries = of.ledger(after=after, limit=STEPS)
+    only_errors = look.query.get("only") == "errors"
+    entries = look.read(lambda c: _failed(c, scope.row, after)) if only_errors else of.ledger(after=after, limit=STEPS)
+    more = len(entries) == STEPS if only_errors else bool(entries) and entries[-1].step < found[0].steps
     contexts = {point.step: point.context for point in points}
     headroom = round(scope.policy.headroom_percentage * scope.window)
     last = found[0].steps
@@ -111,12 +126,23 @@ def session(look: Look) -> Page:
         "waiting": len(of.pending()),
         "after": after,
         "earlier": max(0, after - STEPS) if after else None,
-        "later": entries[-1].step if entries and entries[-1].step < last else None,
+        "later": entries[-1].step if more else None,
+        "errors": look.read(lambda c: _errors(c, look.tenant, [of.id])).get(of.id, 0),
+        "only_errors": only_errors,
         "newest": max(0, last - STEPS),
         "last": last,
         "page_size": STEPS,
     }
     return Page("session", values)
+
+
+def _failed(connection: Connection, session_row: int, after: int) -> list[Entry]:
+    """Return steps behind `after` that were errors."""
+    query = select(LedgerRow.step).where(
+        LedgerRow.session_id == session_row, LedgerRow.step > after, LedgerRow.is_error
+    )
+    steps = connection.execute(query.order_by(LedgerRow.step).limit(STEPS)).scalars().all()
+    return [found for number in steps if (found := ledger.entry(connection, session_row, number)) is not None]
 
 
 def step_of(look: Look, entry: Entry, contexts: Mapping[int, int]) -> Step:
@@ -190,6 +216,7 @@ def step(look: Look) -> Page:
         "calls": [step_of(look, one, {}) for one in calls],
         "resolved": [(one, look.sight.text(indented(one.arguments)), _values(look, one)) for one in resolved],
         "values": _values(look, entry) if entry.kind == "resolution" else None,
+        "instructions": look.sight.text(entry.detail.get("instructions")),
         "detail": look.sight.text(in_json(dict(entry.detail))),
     }
     return Page("step", values)

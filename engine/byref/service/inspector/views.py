@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ DEPTH = 40
 LINES = 200
 LINES_CHARS = 2_000
 """Characters of one line."""
+COMPARED = 2_000
+"""Lines of each of two texts that are compared."""
 READ_BYTES = 2 << 20
 """Bytes that are read for one page of lines."""
 
@@ -124,6 +127,19 @@ def lines(sight: Sight, artifact: Artifact, start: int) -> Lines:
         found.append((number, sight.text(line.decode("utf-8", "replace").removesuffix("\r"), LINES_CHARS)))
         last, is_whole = number, ends
     return Lines(found, last + 1 if last < total and is_whole and found else None, total)
+
+
+def difference(sight: Sight, before: Artifact, behind: Artifact) -> tuple[list[tuple[str, Text | None]], bool]:
+    """Return the lines in which the beginnings of two texts differ, with their neighbours and what each is; and whether it is all."""
+    texts, is_all = [], True
+    for one in (before, behind):
+        found = _read(one, 1, COMPARED) if one.payload.line_count else []
+        is_all = is_all and len(found) == one.payload.line_count and all(ends for _, _, ends in found)
+        seen = [sight.text(line.decode("utf-8", "replace").removesuffix("\r"), LINES_CHARS) for _, line, _ in found]
+        texts.append([text.text if text is not None else "" for text in seen])
+    said = list(difflib.unified_diff(texts[0], texts[1], n=3, lineterm=""))[2:]
+    kinds = {"+": "added", "-": "removed", "@": "place", " ": "same"}
+    return [(kinds[line[0]], Text(line, len(line))) for line in said[:COMPARED]], is_all and len(said) <= COMPARED
 
 
 def _read(artifact: Artifact, start: int, most: int) -> list[tuple[int, bytes, bool]]:
