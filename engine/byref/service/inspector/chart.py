@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, case, select
@@ -13,12 +14,11 @@ from byref.db.tables import LedgerRow
 
 MOST_STEPS = 20_000
 """The newest steps, of which the chart is made."""
-COLUMNS = 240
+COLUMNS = 160
 WIDTH, HEIGHT = 960, 180
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """The context after a step, in tokens."""
 
     step: int
@@ -60,21 +60,21 @@ def points(connection: Connection, session_row: int) -> list[Point]:
     counted = 0
     pending: deque[tuple[int, str, int]] = deque()
     sums = {"output": 0, "reply": 0}
-    for row in reversed(rows):
+    for step, kind, tokens, written in reversed(rows):
         through = 0
-        if row.kind == "compaction":
-            counted, through = row.tokens, row.step
-        elif row.kind == "usage":
-            detail = _decode(row.detail or "{}")
+        if kind == "compaction":
+            counted, through = tokens, step
+        elif kind == "usage":
+            detail = _decode(written or "{}")
             if detail.sets_context:
-                counted, through = row.tokens, row.step if detail.through is None else detail.through
-        elif row.kind in sums:
-            pending.append((row.step, row.kind, row.tokens))
-            sums[row.kind] += row.tokens
+                counted, through = tokens, step if detail.through is None else detail.through
+        elif kind in sums:
+            pending.append((step, kind, tokens))
+            sums[kind] += tokens
         while pending and pending[0][0] <= through:
-            _, kind, tokens = pending.popleft()
-            sums[kind] -= tokens
-        found.append(Point(row.step, counted, sums["output"], sums["reply"]))
+            _, of, settled = pending.popleft()
+            sums[of] -= settled
+        found.append(Point(step, counted, sums["output"], sums["reply"]))
     return found
 
 
