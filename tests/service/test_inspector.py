@@ -175,6 +175,20 @@ def test_signing_in_gives_a_cookie_that_no_script_and_no_other_site_has(local_ho
     assert signed_in(local_house, "x" * 20_000, Origin="https://byref").status_code == 413
 
 
+@pytest.mark.parametrize(
+    "to", ["//evil", "https://evil", "javascript:alert(1)", "session?a\r\nSet-Cookie: a=b", "?\u202e", "step/../x"]
+)
+def test_nobody_is_sent_elsewhere(local_house: House, tenant: str, to: str) -> None:
+    link = OneTimeLink(Grant(tenant, frozenset({"inspect"})))
+    service = Starlette(routes=[Mount("/inspect", app=Inspector(local_house.engine, link))])
+    (entered,) = look(local_house, "", f"{link.path}&{urlencode({'to': to})}", service=service)
+    assert (
+        re.fullmatch(r"0; url=(\./|session|)(\?[\w%:+=/-]*)?", entered.headers["Refresh"])
+        and entered.headers["Set-Cookie"]
+    )
+    assert "a=b" not in entered.headers["Set-Cookie"]
+
+
 def test_a_link_works_once(local_house: House, tenant: str) -> None:
     fill(local_house, tenant)
     link = OneTimeLink(Grant(tenant, frozenset({"inspect"})))

@@ -103,13 +103,11 @@ class Inspector:
         return Response(body, page.status, _headers(nonce), "text/html; charset=utf-8")
 
     async def _enter(self, request: Request) -> Response:
-        to = request.query_params.get("to", "")
-        if to.partition("?")[0] not in PAGES:
-            to = ""
+        to = _ours(request.query_params.get("to", ""))
         try:
             await self._door.enter(request)
         except Entered as entered:
-            response = _sent_on(to or "./")
+            response = _sent_on(to)
             response.set_cookie(
                 self._door.cookie,
                 entered.cookie,
@@ -141,7 +139,7 @@ class Inspector:
         details = what.details
         if details.status == 401:
             name = _name(request)
-            to = request.query_params.get("to", "") if name == "enter" else _here(request)
+            to = _ours(request.query_params.get("to", "")) if name == "enter" else _here(request)
             return self._form(request, to, 401, details.detail if name == "enter" else "")
         nonce = secrets.token_urlsafe(18)
         values = {"nonce": nonce, "door": self._door, "problem": details, "look": None, "path": ""}
@@ -179,8 +177,14 @@ def _path(request: Request) -> str:
 
 
 def _here(request: Request) -> str:
-    """Return the link to the page that is asked for; to the first page if there is none such."""
-    name, query = _name(request), request.scope["query_string"].decode("ascii", "ignore")
+    """Return the link to the page that is asked for."""
+    query = request.scope["query_string"].decode("ascii", "ignore")
+    return _ours(f"{_name(request)}?{query}" if query else _name(request))
+
+
+def _ours(link: str) -> str:
+    """Return a link to a page of ours, as it can be in a header; that to the first page if it is none."""
+    name, _, query = link.partition("?")
     if name not in PAGES:
         return "./"
     return f"{name or './'}?{quote(query, safe='%&=+;:@,/?~')}" if query else name or "./"
