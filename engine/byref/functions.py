@@ -28,6 +28,8 @@ Approval = bool | Callable[[Mapping[str, Any]], bool]
 """Whether a call needs somebody's approval; a predicate decides by its arguments."""
 is_approved: ContextVar[bool] = ContextVar("byref_is_approved", default=False)
 """Whether the call that is made was approved: of a function that raises `NeedsApproval`."""
+journal_row: ContextVar[int] = ContextVar("byref_journal_row")
+"""The row in the journal of the call that is made: the same when the call is made again after its process died."""
 ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
 
 

@@ -23,7 +23,7 @@ from byref.calling.results import Made
 from byref.calling.submodels import Answered, Asked, ModelFunction
 from byref.conversation.scope import Scope
 from byref.errors import ByrefError
-from byref.functions import Function, NeedsApproval, is_approved
+from byref.functions import Function, NeedsApproval, is_approved, journal_row
 from byref.usage import Usage
 from byref_sandbox.functions import ErrorKind
 
@@ -185,6 +185,7 @@ class Maker:
 
     def _make(self, one: CallUnderWay) -> None:
         loop, context = self._scope.loop, self._context.copy()
+        context.run(journal_row.set, one.row)
         if one.is_approved:
             context.run(is_approved.set, True)
         if one.function.is_async:

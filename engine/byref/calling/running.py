@@ -371,11 +371,18 @@ class Calls:
                     is_approved=True,
                 )
             case "begun":
-                known = jsontext.decode(call.arguments)
+                known = jsontext.decode(call.arguments if entry.changed is None else entry.changed.encode())
                 assert isinstance(known, dict)
                 asked = _asked(function, known)
                 under = CallUnderWay(
-                    call.number, function, known, entry.row, asked=asked, lost=entry.spent, id=entry.id
+                    call.number,
+                    function,
+                    known,
+                    entry.row,
+                    asked=asked,
+                    lost=entry.spent,
+                    id=entry.id,
+                    is_approved=entry.changed is not None,
                 )
                 if function.repeatable:
                     return under

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import Connection, and_, or_, select, text, update
+from sqlalchemy import Connection, and_, delete, or_, select, text, update
 
-from byref.db.tables import IS_OPEN, CallRow, ProgramRow
+from byref.db.tables import IS_OPEN, CallRow, ProgramRow, RemoteCallRow
 
 LEASE_SECONDS: Final = 15.0
 """A program whose process was not heard of for so long may be taken over."""
@@ -20,6 +20,8 @@ def end(connection: Connection, program: int, step: int | None) -> None:
     """End a program with the step of its reply, None if it has none. The results of its calls are not needed any more."""
     connection.execute(update(ProgramRow).where(ProgramRow.id == program).values(state="ended", arguments=""))
     connection.execute(update(CallRow).where(CallRow.program_id == program).values(step=step, result=None))
+    calls = select(CallRow.id).where(CallRow.program_id == program)
+    connection.execute(delete(RemoteCallRow).where(RemoteCallRow.call_id.in_(calls)))
 
 
 def end_all(connection: Connection, session_row: int) -> None:

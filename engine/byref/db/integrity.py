@@ -46,6 +46,8 @@ from byref.db.tables import (
     LedgerRow,
     NameRow,
     ProgramRow,
+    RemoteCallRow,
+    RemoteFunctionsRow,
     RunRow,
     SchemaRow,
     SessionRow,
@@ -83,6 +85,8 @@ _TABLES = (
     TombstoneRow,
     ItemRow,
     DiscardRow,
+    RemoteCallRow,
+    RemoteFunctionsRow,
     TokenRow,
 )
 _OF_SESSION = (

@@ -718,6 +718,39 @@ class SchemaRow(Base):
     created_at: Mapped[datetime]
 
 
+class RemoteFunctionsRow(Base):
+    """The functions that a client of the HTTP service has given to a session."""
+
+    __tablename__ = "byref_remote_functions"
+    __table_args__ = (_of_session(), Index("ix_byref_remote_functions_tenant", "tenant", "session_id"))
+
+    session_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    functions: Mapped[str] = mapped_column(EscapedText)
+    """As the client gave them, as JSON."""
+
+
+class RemoteCallRow(Base):
+    """A call that a client of the HTTP service has to answer, until its program ends."""
+
+    __tablename__ = "byref_remote_calls"
+    __table_args__ = (_of_session(), Index("ix_byref_remote_calls_tenant", "tenant", "session_id"))
+
+    call_id: Mapped[int] = mapped_column(
+        ForeignKey("byref_calls.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    session_id: Mapped[int]
+    arguments: Mapped[bytes]
+    """All of them, as JSON, compressed with zstd; the journal's are cut."""
+    is_repeatable: Mapped[bool]
+    worker: Mapped[str | None] = mapped_column(EscapedText)
+    """Which client has taken the call; None: nobody has."""
+    taken_at: Mapped[datetime | None]
+    answer: Mapped[bytes | None]
+    """The result or the error as JSON, compressed with zstd; None: it is not there yet."""
+
+
 class TokenRow(Base):
     """A bearer token of the HTTP service. Only its digest is kept, so nobody who reads the table can use it."""
 

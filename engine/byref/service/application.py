@@ -22,6 +22,7 @@ from byref.service.auth import Auth, Grant, Tokens
 from byref.service.inspector import Inspector, Redact, SignIn
 from byref.service.operations import OPERATIONS, Operation, Place, is_response
 from byref.service.problems import Problem, problem
+from byref.service.remote import Remote
 from byref_sandbox import jsontext
 
 MAX_BODY_BYTES = 8 << 20
@@ -71,6 +72,7 @@ class _Api:
         self._engine = engine
         self._auth = auth
         self._stopping = stopping
+        self._remote = Remote(engine, stopping)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -93,10 +95,11 @@ class _Api:
             raise Problem(
                 403, "not-allowed", f"{operation.name} needs the right {operation.right!r}, which the token lacks"
             )
-        place = Place(self._engine, grant, names, request, self._stopping)
+        place = Place(self._engine, grant, names, request, self._stopping, self._remote)
         given = await _given(operation, request)
         if operation.opens:
-            await place.open()
+            functions = await self._remote.functions(grant.tenant, names["session"]) if operation.runs_code else None
+            await place.open(functions=functions)
         arguments: list[Any] = [] if operation.given is records.Nothing else [given]
         if operation.takes_stream:
             arguments.append(_pieces(request, MAX_UPLOAD_BYTES))

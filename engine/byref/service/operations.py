@@ -20,12 +20,14 @@ from starlette.responses import Response
 from byref.aio import AsyncEngine, AsyncSession
 from byref.artifacts import store
 from byref.artifacts.variables import Variable, written
+from byref.calling.journal import UnderWay
 from byref.conversation import listing, result
 from byref.errors import ConfigurationError
 from byref.service import events, records, transfers
 from byref.service.auth import Grant, Right
 from byref.service.problems import Problem, not_found
 from byref.service.records import Page, artifact, page, record
+from byref.service.remote import Remote
 from byref.session import HistoryEntry
 from byref_sandbox import jsontext
 
@@ -43,6 +45,8 @@ class Place:
     request: Request
     stopping: asyncio.Event
     """Set when the service ends: what lasts has to end, too."""
+    remote: Remote
+    """Calls that clients answer."""
     _opened: list[AsyncSession] = field(default_factory=list)
 
     @property
@@ -96,6 +100,8 @@ class Operation:
     takes_stream: bool
     opens: bool
     """The session that the path names has to exist."""
+    runs_code: bool
+    """The functions of the session's client are needed."""
     work: Callable[..., Awaitable[Any]]
 
     @property
@@ -108,7 +114,7 @@ OPERATIONS: list[Operation] = []
 
 
 def operation(
-    method: str, path: str, right: Right, *, opens: bool = True
+    method: str, path: str, right: Right, *, opens: bool = True, runs_code: bool = False
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
     """Enter a coroutine function in the table of operations."""
 
@@ -126,6 +132,7 @@ def operation(
                 reply=signature.return_annotation,
                 takes_stream=len(parameters) > 2,
                 opens=opens and "{session}" in path,
+                runs_code=runs_code,
                 work=work,
             )
         )
@@ -148,7 +155,14 @@ async def list_sessions(at: Place, given: records.Names) -> Page[records.Session
 @operation("PUT", "/sessions/{session}", "chat", opens=False)
 async def open_session(at: Place, given: records.Open) -> records.Opened:
     """Open a conversation, or create it."""
-    session = await at.open(create=True, model=given.model, context_window=given.context_window, tools=given.tools)
+    known = given.functions is None
+    functions = (
+        await at.remote.functions(at.tenant, at.names["session"]) if known else at.remote.made(given.functions or ())
+    )
+    about: dict[str, Any] = {"model": given.model, "context_window": given.context_window, "tools": given.tools}
+    session = await at.open(create=True, functions=functions, **about)
+    if given.functions is not None:
+        await at.remote.declare(at.tenant, session.id, given.functions)
     definitions = await session.tools("mcp")
     return records.Opened(
         id=session.id,
@@ -220,13 +234,13 @@ async def resolve(at: Place, given: records.Resolve) -> records.Resolved:
 # The session's own tools
 
 
-@operation("GET", "/sessions/{session}/tools", "read")
+@operation("GET", "/sessions/{session}/tools", "read", runs_code=True)
 async def list_tools(at: Place, given: records.InFormat) -> records.Tools:
     """Return the definitions of the session's own tools."""
     return records.Tools(tools=await at.session.tools(given.format))
 
 
-@operation("POST", "/sessions/{session}/call", "chat")
+@operation("POST", "/sessions/{session}/call", "chat", runs_code=True)
 async def call(at: Place, given: records.Call) -> records.Reply:
     """Answer a call of one of the session's own tools. A mistake of the model's is a reply with `is_error`, not a problem."""
     done = await at.session.call(given.name, given.arguments, call_id=given.call_id)
@@ -239,17 +253,20 @@ async def list_pending(at: Place) -> list[records.Pending]:
     return [record(one, records.Pending) for one in await at.session.pending()]
 
 
-@operation("POST", "/sessions/{session}/resume", "chat")
+@operation("POST", "/sessions/{session}/resume", "chat", runs_code=True)
 async def resume(at: Place, given: records.Resume) -> records.Reply:
     """Decide about calls that wait for approval, and go on with the code that made them."""
     done = await at.session.resume(given.call_id, given.decisions)
     return _reply(done, given.format, given.call_id)
 
 
-@operation("POST", "/sessions/{session}/run", "chat")
+@operation("POST", "/sessions/{session}/run", "chat", runs_code=True)
 async def run(at: Place, given: records.Run) -> records.Outcome:
     """Run code of the host's own over the session's variables."""
-    done = await at.session.run(given.code)
+    try:
+        done = await at.session.run(given.code)
+    except UnderWay as error:
+        raise Problem(410, "session-gone", "the session ended or was deleted while its code ran") from error
     value = None if done.is_partial else msgspec.Raw(done.json)
     return record(done, records.Outcome, value=value, text=done.text)
 
@@ -258,6 +275,21 @@ async def run(at: Place, given: records.Run) -> records.Outcome:
 async def reset(at: Place) -> None:
     """Forget the names that code has bound; variables of outputs stay."""
     await at.session.reset()
+
+
+# Functions of clients
+
+
+@operation("POST", "/calls/take", "chat")
+async def take_calls(at: Place, given: records.TakeCalls) -> list[records.RemoteCall]:
+    """Return the calls by code that the client has to answer, oldest first, and wait for one if there is none."""
+    return await at.remote.take(at.tenant, given)
+
+
+@operation("POST", "/calls/{call}/answer", "chat")
+async def answer_call(at: Place, given: records.CallAnswer) -> None:
+    """Answer a call by code. The first answer holds; the same one again changes nothing."""
+    await at.remote.answer(at.tenant, at.names["call"], given)
 
 
 # Accounting

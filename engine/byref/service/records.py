@@ -20,6 +20,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 MOST_ITEMS = 1_000
 """Items of one page."""
 Limit = Annotated[int, Meta(ge=1, le=MOST_ITEMS, description="most items of the page")]
+Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Step = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -42,12 +43,65 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 # Requests
 
 
+class RemoteFunction(Given):
+    """A function of the client's that model-written code may call. The fields are those of `byref.Function`."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
+    """JSON Schema of the arguments, an object."""
+    returns: dict[str, Any] | None = None
+    """JSON Schema of the result."""
+    approval: bool = False
+    """Each call waits until `resume` decides."""
+    repeatable: bool = False
+    """A call that another worker has taken, and not answered for 30 seconds, may be given to the next one."""
+    max_calls: Count | None = None
+    timeout: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
+    """Seconds after which code gets a TimeoutError."""
+    concurrency: Count = 16
+
+
 class Open(Given):
-    """With what a session is created. An existing one keeps what it was created with."""
+    """With what a session is created. An existing one keeps what it was created with, but for its functions."""
 
     model: str | None = None
     context_window: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
     tools: list[str] | None = None
+    functions: list[RemoteFunction] | None = None
+    """From now on its code may call these; null: those that it has."""
+
+
+class TakeCalls(Given):
+    """Which calls a client wants to answer."""
+
+    worker: Annotated[str, Meta(min_length=1, max_length=200)]
+    """Who it is: a call is given to one worker, who gets it again until it is answered."""
+    session: str | None = None
+    """Only calls of this session; null: of all of the tenant's."""
+    known: Annotated[list[str], Meta(max_length=1_000)] = []
+    """Calls at which the worker is already."""
+    limit: Annotated[int, Meta(ge=1, le=100)] = 16
+    wait_seconds: Annotated[float, Meta(ge=0, le=30)] = 20.0
+    """How long the reply waits for a call."""
+
+
+class CallError(Given):
+    """What code sees as an exception."""
+
+    message: str
+    kind: str = "FunctionError"
+    """The name of an exception of Python's, say ValueError."""
+
+
+class CallAnswer(Given):
+    """What a call has come to: its result, or its error."""
+
+    result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
+    """Any JSON."""
+    error: CallError | None = None
+    worker: str | None = None
+    """Who answers; null: whoever may."""
 
 
 class Process(Given):
@@ -264,6 +318,17 @@ class Reply(Record):
     tokens: int
     pending: list[Pending]
     message: Any = None
+
+
+class RemoteCall(Record):
+    """A call by code of a client's function, for the client to answer."""
+
+    id: str
+    session: str
+    call_id: str | None
+    """Of the model's call in whose code it is."""
+    function: str
+    arguments: Any
 
 
 class Resolved(Record):
