@@ -14,6 +14,7 @@ from byref import Engine
 from byref.cli import main
 
 
+@pytest.mark.slow
 def test_the_link_that_is_printed_opens_the_pages(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/shop.db"
     with Engine(url, jail="language-only") as engine:

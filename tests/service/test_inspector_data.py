@@ -229,6 +229,7 @@ def test_what_expired_is_told(local_house: House, tenant: str) -> None:
     assert gone.status_code == 404
 
 
+@pytest.mark.slow
 def test_every_page_is_small(local_house: House, tenant: str) -> None:
     words = "".join(numpy.random.default_rng(1).choice(list("abc <>&\"'\n\u202e"), 1 << 20))
     add(local_house, tenant, ("text", words, None), ("bytes", io.BytesIO(words.encode()), "text/plain"))
