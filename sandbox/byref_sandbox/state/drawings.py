@@ -54,6 +54,8 @@ _ALSO: Final = {
     "pandas.plotting._matplotlib.converter": "_daily_finder _monthly_finder _quarterly_finder _annual_finder",
     "pandas.plotting._matplotlib.timeseries": "_format_coord",
     "networkx.classes.function": "frozen",
+    "patsy.builtins": "I Q",
+    "patsy.categorical": "C",
     "scipy._lib.array_api_compat.numpy": "asarray",
     "scipy.stats._distribution_infrastructure": "_null",
     "seaborn.categorical": "BoxPlotContainer",

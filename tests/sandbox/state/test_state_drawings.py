@@ -122,7 +122,7 @@ def test_a_figure_does_not_grow_by_being_shown(known: Known) -> None:
     for _ in range(4):
         session.run("fig")
         sizes.append(session.stored.sent)
-    assert sizes[3] == sizes[1]
+    assert sizes[3] < sizes[1] + 1_000  # what nothing refers to is stored now and then; a picture is much larger
 
 
 def test_what_the_code_had_begun_before_an_error_is_not_shown_later(known: Known) -> None:
