@@ -29,10 +29,10 @@ _NOTE: Final = 40
 """Characters reserved for the `description` that names omissions."""
 _NAMED: Final = 60
 """Maximum characters of the keys that are named as examples of folded ones."""
-_GUESS: Final = 4
+GUESS: Final = 4
 """Characters of a schema per token for the first try; measuring corrects it."""
-_MOST: Final = 12
-"""No schema has as many characters per token: a schema that is larger than this allows cannot fit and is not rendered."""
+_MOST: Final = 3
+"""No schema has as many times more characters per token: one that is larger than this allows cannot fit and is not rendered."""
 
 _Json = dict[str, Any]
 
@@ -65,23 +65,25 @@ def render(node: Node, *, required: bool = True) -> _Json:
     return _combine(types, shapes)
 
 
-def fit(node: Node, budget: int, measure: Callable[[str], int], *, head: _Json, is_terse: bool = False) -> _Json:
+def fit(
+    node: Node, budget: int, measure: Callable[[str], int], *, head: _Json, is_terse: bool = False, guess: int = GUESS
+) -> _Json:
     """Return the most detailed schema of at most `budget` tokens; a complete schema begins with the members of `head`.
 
-    A terse schema says which keys are required only if all of it fits.
+    A terse schema says which keys are required only if all of it fits. `guess` is about how many characters a token has.
     Keys with lone surrogates are folded, because strict JSON text cannot hold them. Raises ValueError if not even `{}` fits.
     """
     try:
-        return _fit(node, budget, measure, head, is_terse)
+        return _fit(node, budget, measure, head, is_terse, guess)
     except UnicodeEncodeError:
-        return _fit(_encodable(node), budget, measure, {}, is_terse)
+        return _fit(_encodable(node), budget, measure, {}, is_terse, guess)
 
 
-def _fit(node: Node, budget: int, measure: Callable[[str], int], head: _Json, is_terse: bool) -> _Json:
+def _fit(node: Node, budget: int, measure: Callable[[str], int], head: _Json, is_terse: bool, guess: int) -> _Json:
     fitting = _Fitting(required=not is_terse)
     # Rendering and counting tokens are slow for huge schemas, so an estimate in characters decides whether to try at all.
     size = fitting.size(node)
-    most = _MOST * budget
+    most = _MOST * guess * budget
     if size <= most:
         whole = {**head, **render(node)}
         if measure(compact(whole)) <= budget:
@@ -89,7 +91,7 @@ def _fit(node: Node, budget: int, measure: Callable[[str], int], head: _Json, is
     high = min(size, most)
     found = most_within(
         budget,
-        room=min(_GUESS * budget, high),
+        room=min(guess * budget, high),
         high=high,
         make=lambda room: _Candidate.of(fitting.cut(node, room), measure),
         whole=lambda _: False,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from byref.describe.alike import Alike
 from byref.describe.columns import CHUNK, Abridged, Inference, NotPlain, TooDeep
-from byref.describe.fit import fit, render
+from byref.describe.fit import GUESS, fit, render
 from byref.describe.nodes import Node, cut_at
 from byref.describe.outline import Outline
 from byref.describe.values import Fact, values
@@ -56,8 +56,10 @@ class Schema:
         node = Inference(fold=False, plain=True).read(self._value) if self.folded else self._node
         return {"$schema": SCHEMA_URI, **render(node)}
 
-    def fitted(self, budget: int, measure: Callable[[str], int], *, is_terse: bool = False) -> dict[str, object]:
-        """Return the schema in at most `budget` tokens of compact JSON, counted by `measure`.
+    def fitted(
+        self, budget: int, measure: Callable[[str], int], *, is_terse: bool = False, guess: int = GUESS
+    ) -> dict[str, object]:
+        """Return the schema in at most `budget` tokens of compact JSON, counted by `measure`; one has about `guess` characters.
 
         A terse schema has no `$schema`, and `required` only if all of it fits.
 
@@ -65,7 +67,7 @@ class Schema:
         the full schema is valid against it, and `description` names the omissions. Raises ValueError if not even `{}` fits.
         """
         head = {} if self.folded or is_terse else {"$schema": SCHEMA_URI}
-        return fit(self._node, budget, measure, head=head, is_terse=is_terse)
+        return fit(self._node, budget, measure, head=head, is_terse=is_terse, guess=guess)
 
 
 class Elements:

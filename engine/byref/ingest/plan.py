@@ -418,7 +418,7 @@ def _describe(prepared: Prepared, measured: Measured) -> Description:
         shown,
         measured.tokens,
         measured.shape,
-        store.pack_schema(schema.fitted(SCHEMA_CHARS, len) if schema.folded else schema.full()),
+        store.pack_schema(schema.fitted(SCHEMA_CHARS, len, guess=1) if schema.folded else schema.full()),
         is_string=block.reading is not None or (_form(prepared.scope).keeps_text and not block.is_written),
         reading=block.reading,
     )

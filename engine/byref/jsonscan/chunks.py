@@ -28,6 +28,8 @@ _SAMPLES: Final = 8
 """Minimum number of members that are looked at to weigh a value or a run; the maximum is twice as many."""
 _BUDGET: Final = 32
 """Approximate number of arrays and objects that are looked into for one weight."""
+_WEIGHED: Final = 64
+"""Most members of an object that are weighed thoroughly before they are freed."""
 _SCALAR: Final = 8
 """Weight of a number, and of a member's punctuation."""
 _DEEP: Final = 32
@@ -143,7 +145,9 @@ def free(value: object, depth: int = 0) -> None:
             value.popitem()
         if depth < _DEEP and _weight(value) > BIG:
             for member in value.values():
-                free(member, depth + 1)
+                # Of many members nearly all are light, and one look at each tells which are not.
+                if len(value) <= _WEIGHED or _weight(member, 1) > CHUNK // _WEIGHED:
+                    free(member, depth + 1)
 
 
 def _weight(value: Any, budget: int = _BUDGET) -> int:
