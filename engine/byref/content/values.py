@@ -29,6 +29,12 @@ MAX_ITEMS = 1_000_000
 RAISED = (Exception, SystemExit, GeneratorExit)
 """Exceptions that are caught around a tool's own code. Only KeyboardInterrupt, which is the host's, passes."""
 _CONTAINERS = (dict, list, tuple)
+_SCALARS = (str, int, float, bool, type(None))
+_WEIGHED = (str, bytes, *_CONTAINERS)
+_LIGHT = 16
+"""Weight of a number, or of an object that is converted."""
+_SHORT = 64
+"""Most elements of an array that are encoded together with what stands around it."""
 _FEW = 64
 """From this many pieces on, they are joined as they come: joining a million pieces at the end would take long."""
 _LOOKED_AT = 2_000
@@ -132,49 +138,122 @@ def _lines(value: object) -> tuple[bytes, int]:
     Elements of an array and members of an object begin lines of their own, down to the first array and at most three
     objects deep. A raw newline occurs nowhere else in JSON text, so removing the newlines gives the compact form.
     """
-    pieces, few, size, line_feeds = [], list[bytes](), 0, 0
-    for piece, feeds in _broken(value, 3):
-        few.append(piece)
-        size += len(piece)
-        line_feeds += feeds
-        if size > chunks.CHUNK:  # joining many small pieces at the end would take long
-            pieces += few if len(few) < _FEW else [b"".join(few)]
-            few, size = [], 0
-    return b"".join([*pieces, *few]), line_feeds
+    lines = _Lines()
+    lines.add(value, 3)
+    return lines.end()
 
 
-def _broken(value: object, depth: int) -> Iterable[tuple[bytes, int]]:
-    """Yield the pieces of the text, each with its number of line feeds."""
-    if type(value) is list and value:
-        before = b"[\n"
-        for run in chunks.runs(value):
-            yield before, 1
+class _Lines:
+    """The text of a value, line by line. What stands alone on its line is encoded together with many others, which is much faster."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._few: list[bytes] = []
+        self._size = 0
+        self._line_feeds = 0
+        self._before = b""
+        """Text that was not added to the pieces yet; it stands before the next value."""
+        self._befores: list[bytes] = []
+        self._values: list[object] = []
+        """Values to encode, and what stands before each."""
+        self._weight = 0
+        self._keys: dict[str, bytes] = {}
+
+    def add(self, value: Any, depth: int) -> None:
+        """Write a value whose members begin lines down to this depth."""
+        if type(value) is dict and value and depth:
+            self._before += b"{\n"
+            for key, member in value.items():
+                self._before += self._key(key)
+                if type(member) in _SCALARS:
+                    self._add_one(member)
+                else:
+                    self.add(member, depth - 1)
+                self._before += b",\n"
+            self._before = self._before[:-2] + b"\n}"
+        elif type(value) is list and 0 < len(value) <= _SHORT:
+            self._before += b"[\n"
+            for element in value:
+                self._add_one(element)
+                self._before += b",\n"
+            self._before = self._before[:-2] + b"\n]"
+        elif type(value) is list and value:
+            self._add_list(value)
+        else:
+            self._add_one(value)
+
+    def end(self) -> tuple[bytes, int]:
+        """Return the text, and its number of line feeds."""
+        self._encode()
+        return b"".join([*self._pieces, *self._few]), self._line_feeds
+
+    def _key(self, key: object) -> bytes:
+        if type(key) is not str:
+            return _encoder.encode({key: None})[1:-5]  # the key as JSON, without `null}`
+        if (known := self._keys.get(key)) is None:
+            if len(self._keys) >= chunks.ITEMS:
+                self._keys.clear()
+            known = self._keys[key] = _encoder.encode(key) + b":"
+        return known
+
+    def _add_one(self, value: object) -> None:
+        """Write a value on one line."""
+        weight = chunks.weight(value) if type(value) in _WEIGHED else _LIGHT
+        if weight > chunks.CHUNK:
+            self._encode()
+            for piece in _on_one_line(value):
+                self._put(piece, 0)
+            return
+        self._befores.append(self._before)
+        self._values.append(value)
+        self._before = b""
+        self._weight += weight
+        if self._weight > chunks.CHUNK:
+            self._encode()
+
+    def _add_list(self, elements: list[Any]) -> None:
+        self._before += b"[\n"
+        for run in chunks.runs(elements):
+            self._encode()
             if len(run) == 1:
-                yield from _on_one_line(run[0])
+                for piece in _on_one_line(run[0]):
+                    self._put(piece, 0)
             else:
                 lines = _checked(_encoder.encode_lines(run))[:-1]
                 piece = lines.replace(b"\n", b",\n")
                 # More line feeds than records: some records were JSON already, written on several lines.
                 if len(piece) - len(lines) >= len(run):
                     piece = b",\n".join(_unbroken(_encoded(element)) for element in run)
-                yield piece, len(run) - 1
-            before = b",\n"
-        yield b"\n]", 1
-    elif type(value) is dict and value and depth:
-        before = b"{\n"
-        for key, member in value.items():
-            yield before, 1
-            yield _encoder.encode({key: None})[1:-5], 0  # the key as JSON, without `null}`
-            yield from _broken(member, depth - 1)
-            before = b",\n"
-        yield b"\n}", 1
-    else:
-        yield from _on_one_line(value)
+                self._put(piece, len(run) - 1)
+            self._before = b",\n"
+        self._before = b"\n]"
+
+    def _encode(self) -> None:
+        """Encode the values, and put them and what stands before the next one to the pieces."""
+        if self._values:
+            lines = _encoder.encode_lines(self._values)
+            encoded = lines.split(b"\n")[:-1]
+            if len(encoded) == len(self._values):
+                _checked(lines)
+            else:  # some were JSON already, written on several lines
+                encoded = [_unbroken(_encoded(value)) for value in self._values]
+            piece = b"".join(chain.from_iterable(zip(self._befores, encoded, strict=True)))
+            self._put(piece, piece.count(b"\n"))
+            self._befores, self._values, self._weight = [], [], 0
+        self._put(self._before, self._before.count(b"\n"))
+        self._before = b""
+
+    def _put(self, piece: bytes, line_feeds: int) -> None:
+        self._few.append(piece)
+        self._size += len(piece)
+        self._line_feeds += line_feeds
+        if self._size > chunks.CHUNK:  # joining many small pieces at the end would take long
+            self._pieces += self._few if len(self._few) < _FEW else [b"".join(self._few)]
+            self._few, self._size = [], 0
 
 
-def _on_one_line(value: object) -> Iterable[tuple[bytes, int]]:
-    for piece in _compact(value):
-        yield _unbroken(piece), 0
+def _on_one_line(value: object) -> Iterable[bytes]:
+    return map(_unbroken, _compact(value))
 
 
 def _unbroken(data: bytes) -> bytes:

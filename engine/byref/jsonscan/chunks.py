@@ -109,7 +109,7 @@ def _steps(data: bytes) -> range:
 
 def is_heavy(value: object) -> bool:
     """Tell whether a value's JSON is longer than one chunk, by an estimate."""
-    return _weight(value) > CHUNK
+    return weight(value) > CHUNK
 
 
 def runs(members: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -119,7 +119,7 @@ def runs(members: Sequence[T]) -> Iterator[Sequence[T]]:
         run = members[at : at + count]
         # The run is as long as if all its members were as heavy as its heaviest sample. If that is too long, the run is halved and
         # sampled again, so that one heavy member among light ones does not make all runs short.
-        heaviest = max(map(_weight, run[:: len(run) // _SAMPLES or 1]))
+        heaviest = max(map(weight, run[:: len(run) // _SAMPLES or 1]))
         fitting = CHUNK // heaviest or 1
         if fitting < len(run) and count > 1:
             count = max(1, min(fitting, count // 2))
@@ -135,22 +135,22 @@ def free(value: object, depth: int = 0) -> None:
     If the last reference to a value of millions of objects went, CPython would free them all in one call, with the lock held.
     """
     if type(value) is list:
-        while value and (weight := _weight(value)) > BIG:
-            count = max(1, min(len(value) * CHUNK // weight, ITEMS))
+        while value and (heft := weight(value)) > BIG:
+            count = max(1, min(len(value) * CHUNK // heft, ITEMS))
             if count == 1 and depth < _DEEP:
                 free(value[-1], depth + 1)
             del value[-count:]
     elif type(value) is dict:
         while len(value) > ITEMS:
             value.popitem()
-        if depth < _DEEP and _weight(value) > BIG:
+        if depth < _DEEP and weight(value) > BIG:
             for member in value.values():
                 # Of many members nearly all are light, and one look at each tells which are not.
-                if len(value) <= _WEIGHED or _weight(member, 1) > CHUNK // _WEIGHED:
+                if len(value) <= _WEIGHED or weight(member, 1) > CHUNK // _WEIGHED:
                     free(member, depth + 1)
 
 
-def _weight(value: Any, budget: int = _BUDGET) -> int:
+def weight(value: Any, budget: int = _BUDGET) -> int:
     """Estimate the length of a value's JSON from some of its members; the result is above 0."""
     kind = type(value)
     if kind is str or kind is bytes:
@@ -163,5 +163,5 @@ def _weight(value: Any, budget: int = _BUDGET) -> int:
         return _SCALAR * (1 + len(value))
     members = value.values() if kind is dict else value[:: len(value) // _SAMPLES or 1]
     budget = (budget - 1) // min(len(value), _SAMPLES)
-    weights = [_weight(member, budget) for member in islice(members, 2 * _SAMPLES)]
+    weights = [weight(member, budget) for member in islice(members, 2 * _SAMPLES)]
     return _SCALAR + sum(weights) * len(value) // len(weights)
