@@ -7,7 +7,7 @@ in chunks, which stay in the processor's cache and bound the memory of the colum
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from math import isfinite
 from operator import itemgetter
@@ -227,7 +227,7 @@ class Inference:
         node.objects += 1
         node.required = set(one) if node.required is None else node.required & one.keys()
 
-    def _foldable(self, node: Node, keys: Iterable[str], objects: Sequence[dict[str, Any]]) -> set[str]:
+    def _foldable(self, node: Node, keys: Collection[str], objects: Sequence[dict[str, Any]]) -> set[str]:
         """Return the keys that are data rather than names of fields."""
         new = [key for key in keys if key not in node.members]
         if node.rest is not None:
@@ -238,11 +238,15 @@ class Inference:
         # A new key that more than half of these objects have is the name of a field that came late, not data.
         if count == 1 or node.objects >= count:
             rare = new
+        elif len(keys) * count == sum(map(len, objects)):
+            return set()
         else:
             counts = Counter(chain.from_iterable(objects))
             rare = [key for key in new if 2 * counts[key] <= count]
         if rare and len(rare) + len(node.members) > WIDE_KEYS:
             return set(rare)
+        if len(rare) <= MAP_KEYS:
+            return set()
         values: dict[str, Any] = {}
         for one in objects:
             values.update(one)

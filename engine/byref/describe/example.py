@@ -483,16 +483,19 @@ class _Elements:
         if type(best) is not dict or type(one) is not dict:
             return found, 0
         record = type_.record if type_ is not None else None
+        fields = None if record is None or record.rest is None else record.node.members
+        # Another key of a map shows nothing new, as long as one of them is shown.
+        is_mapped = fields is not None and any(other or not _is_empty(other) for other in islice(best.values(), 20))
+        if is_mapped and not fields:
+            return found, 0
         for key, member in islice(one.items(), 300):
-            other = best.get(key)
-            if _is_empty(member):
+            is_field = fields is None or key in fields
+            if (is_mapped and not is_field) or (not member and _is_empty(member)):
                 continue
-            is_field = record is None or record.rest is None or key in record.node.members
-            if _is_empty(other):
-                # Another key of a map shows nothing new, as long as one of them is shown.
-                if is_field or not any(not _is_empty(one) for one in islice(best.values(), 20)):
-                    found[key] = None
-                    count += 1
+            other = best.get(key)
+            if not other and _is_empty(other):
+                found[key] = None
+                count += 1
             elif is_field and type(member) is dict and type(other) is dict and level < _LACKING_LEVELS:
                 below = self._types.member(record, key) if record is not None and key in record.node.members else None
                 missing, more = self._lacking(other, member, below, level + 1)
