@@ -161,8 +161,8 @@ def test_what_one_call_hands_over_is_bounded(chat: Session) -> None:
     assert chat.resolve({"x": ["$big.total", "$rows.0"] * 500}) == {"x": [3_000, "x" * 1_000] * 500}
     chat.store_artifact({"total": 3_000}, name="few")
     with pytest.raises(ToolError, match="more than 20 jq programs in one call"):
-        chat.resolve({"x": [{"$var": "few", "jq": f".total + {i}"} for i in range(21)]})
-    assert chat.resolve({"x": [{"$var": "few", "jq": ".total + 1"}] * 100}) == {"x": [3_001] * 100}
+        chat.resolve({"x": [{"$var": "few", "jq": f".total as $n | $n + {i}"} for i in range(21)]})
+    assert chat.resolve({"x": [{"$var": "few", "jq": ".total as $n | $n + 1"}] * 100}) == {"x": [3_001] * 100}
     assert time.monotonic() - start < 20
 
 
@@ -201,14 +201,14 @@ def tweets(chat: Session) -> Session:
 
 @pytest.mark.parametrize(
     ("program", "value"),
-    [("map(.id)", IDS), ("map(.id)[:3]", IDS[:3]), ("[.[] | .id][2:5]", IDS[2:5]), (".[7].id", IDS[7]), (".[].id", IDS),
+    [("map(.id)", IDS), ("map(.id) | sort", sorted(IDS)), ("map(.id) | max", max(IDS)), ("map(.id)[:3]", IDS[:3]), ("[.[] | .id][2:5]", IDS[2:5]), (".[7].id", IDS[7]), (".[].id", IDS),
      (".[0].id, .[1].id", IDS[:2]), ("map(.id_str) | join(\",\") | length", 800 * 20 - 1)],
 )  # fmt: skip
 def test_integers_that_are_no_floats_come_over_exactly(tweets: Session, program: str, value: Any) -> None:
     assert tweets.resolve({"x": {"$var": "tweets", "jq": program}}) == {"x": value}
 
 
-@pytest.mark.parametrize("program", ["map(.id) | sort", "[.[] | {id} | {id}]", "map(.id + 1)[0]", "map(.id) | max"])
+@pytest.mark.parametrize("program", ["[.[] | {id} | {id}]", "map(.id + 1)[0]", "[.[].id] | flatten"])
 def test_integers_that_jq_rounded_are_not_handed_over(tweets: Session, program: str) -> None:
     with pytest.raises(ToolError, match=r"gives integers beyond 2\*\*53, which jq rounds; plain picks are exact"):
         tweets.resolve({"x": {"$var": "tweets", "jq": program}})

@@ -95,7 +95,7 @@ def _by_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> objec
 
 def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list[Any]:
     if scope.sandbox is None:
-        raise MapperFailed("mapper: jq is not available here, but for plain paths")
+        raise MapperFailed("mapper: jq is not available here, but for plain programs")
     most = _max_bytes(scope, tool)
     try:
         is_finite = not plainjq.has_not_finite(value)

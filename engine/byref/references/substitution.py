@@ -349,7 +349,7 @@ class Substituter:
     def _run_jq(self, target: Target, path: tuple[str, ...], program: str, named: str) -> tuple[Any, int]:
         scope = self._scope
         if scope.sandbox is None:
-            raise ToolError("jq is not available here, but for plain paths; name the variable alone, or with a path")
+            raise ToolError("jq is not available here, but for plain programs; name the variable alone, or with a path")
         self._jq_runs += 1
         if self._jq_runs > MAX_JQ_RUNS:
             raise TooMuch(f"more than {MAX_JQ_RUNS} jq programs in one call; use paths, or code")

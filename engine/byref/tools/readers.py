@@ -34,7 +34,7 @@ MAX_EXPRESSION_CHARS = 20_000
 _NOTE_CHARS = 200
 """Characters reserved for the note in an array of which only the first elements are shown."""
 DECODED_HERE_BYTES = 1 << 20
-"""Maximum bytes of an artifact that is decoded in this process for a program that only picks, which is faster than a sandbox."""
+"""Maximum bytes of an artifact that is decoded in this process for a plain program, which is faster than a sandbox."""
 _LIMIT_HINT = "select or slice first and compute on less, or ask for a plain path, e.g. .rows[:100]"
 _SELECT_LESS = "Select less: keys, length, a slice, fewer fields."
 _SPARE = 12
@@ -153,7 +153,7 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
 
 
 def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits) -> JqOutcome | None:
-    """Return the outputs of a program that only picks, exact, and bounded like jq's; None if jq has to answer."""
+    """Return the outputs of a plain program, exact, and bounded like jq's; None if jq has to answer."""
     try:
         pick = plainjq.compiled(arguments.expression)
     except plainjq.NotPlain:

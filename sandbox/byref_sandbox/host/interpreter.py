@@ -77,7 +77,7 @@ class Interpreter(Protocol):
         max_outputs: int = 10_000,
         max_bytes: int = 16 << 20,
     ) -> JqOutcome | None:
-        """Answer a jq program that only picks out of the value, from data that the session keeps decoded; integers are exact.
+        """Answer a plain jq program (`plainjq` has the grammar) over the value, from data that the session keeps decoded; integers are exact.
 
         None where `jq` has to answer: the program is more than a pick, the data is not as it expects, or it is too much to
         be kept decoded. An interpreter that keeps nothing decoded always returns None.

@@ -12,6 +12,7 @@ from typing import Final
 
 import jq
 import msgspec
+import re2
 
 from byref_sandbox import wire
 from byref_sandbox.code import plainjq
@@ -38,6 +39,8 @@ _CLAMPED: Final = re.compile(rb"1\.7976931348623157e\+?308")
 """What jq writes for an infinity and for numbers beyond the range of floats: the largest float."""
 _LARGE: Final = re.compile(r"(?:^|[\[,:\s])(-?(?:[0-9]{309,}|[0-9]+(?:\.[0-9]*)?[eE]\+?[0-9]{3,}))")
 _NAN: Final = re.compile(r"(?:^|[\[,:\s])-?[nN][aA][nN]")
+_UNUSUAL: Final = re2.compile(r"(?:^|[\[,:\s])-?(?:[nN][aA][nN]|[0-9]{100}|[0-9]+(?:\.[0-9]*)?[eE]\+?[0-9]{3})")
+"""Finds all that these two find, and more, at a fraction of their time."""
 _WRITES: Final = re.compile("tojson|tostring|@|\\\\\\(")
 _CHECK: Final = f'(., ((tojson | contains("null")) and {plainjq.HAS_NAN}))'
 
@@ -50,12 +53,14 @@ def jq_body(request: wire.Request, text: str) -> Body:
     def body(_stdout: Captured) -> list[wire.Frame]:
         frames: list[wire.Frame] = []
         try:
-            program, is_checked = _compiled(request.source, text)
+            is_unusual = _UNUSUAL.search(text) is not None
+            has_nan = is_unusual and _NAN.search(text) is not None
+            program, is_checked = _compiled(request.source, has_nan=has_nan)
             return _frames_of(
                 _with_nan(program.input_text(text), is_checked),
                 frames,
                 request,
-                not_finite=_is_beyond(request.source, text),
+                not_finite=is_unusual and _is_beyond(request.source, text, has_nan=has_nan),
             )
         except ValueError as error:
             message = str(error)
@@ -70,7 +75,7 @@ def jq_body(request: wire.Request, text: str) -> Body:
 
 
 def pick_body(request: wire.Request, value: object) -> Body:
-    """Return the body that runs `request.source`, a program that `plainjq` understands, over a decoded value."""
+    """Return the body that runs `request.source`, a program that `plainjq` answers, over a decoded value."""
 
     def body(_stdout: Captured) -> list[wire.Frame]:
         try:
@@ -123,12 +128,12 @@ def _no(_: object) -> bool:
     return False
 
 
-def _is_beyond(source: str, text: str) -> bool:
+def _is_beyond(source: str, text: str, *, has_nan: bool) -> bool:
     """Whether a JSON text has a number that jq computes wrongly: one beyond the range of 64-bit floats.
 
     So is NaN where the program itself writes JSON, in which it becomes null.
     """
-    if _WRITES.search(source) and _NAN.search(text):
+    if has_nan and _WRITES.search(source):
         return True
     return any(math.isinf(float(found[1])) for found in _LARGE.finditer(text))
 
@@ -139,14 +144,14 @@ def with_data(terms: wire.Terms, size: int) -> wire.Terms:
     return msgspec.structs.replace(terms, memory_bytes=terms.memory_bytes + room)
 
 
-def _compiled(source: str, text: str) -> tuple[jq._Program, bool]:
+def _compiled(source: str, *, has_nan: bool) -> tuple[jq._Program, bool]:
     """Return the compiled program, and whether it is checked: then behind each output it says whether NaN is in it.
 
     jq writes null for NaN. The check costs as much as the program, so it is added only where NaN may come out.
     """
     program = jq.compile(source)
     definitions = _HALTS if "halt" in source else ""
-    if plainjq.may_make_nan(source) or _NAN.search(text):
+    if has_nan or plainjq.may_make_nan(source):
         with suppress(ValueError):  # a comment that ends in a backslash takes the closing bracket with it
             return jq.compile(f"{definitions}({source}\n) | {_CHECK}"), True
     return jq.compile(definitions + source) if definitions else program, False

@@ -1,4 +1,4 @@
-"""Programs that only pick give the same answers as jq, but exact ones, or none."""
+"""Programs that are answered without jq give the same answers as jq, with exact integers, or none."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import random
+import re
 from typing import Any
 
 import jq
@@ -33,17 +34,38 @@ PICKS = [".", ".rows", ".rows[]", ".rows[2]", ".rows[-1].id", ".rows[9]", ".rows
          ".rows[0] | .[\"id\"]", ". | .", "[[.z]]", ".rows | .[3].id", "{rows}", "{rows, z}", "{ a : .z , \"b c\" : .rows[1].in }",
          "{a: .rows[-1], a: .z}", ".rows | map({id, n: .tags[0]})",
          ".rows[] | {id}", "{none}.none.x", "{if: .z, true, \"text\"}", ".none | {a}", "{a: [.rows[].id]}[\"a\"][2]",
-         "{a: length}"]  # fmt: skip
+         "{a: length}", "1", "-1", "\"x\"", "{a: 1}", ".rows?", ".text?", ".z[]?", ".text.x?", "[]", "[.z, .text, null]",
+         ".rows | map(select(.id >= 2 and (.tags | length) > 0))", ".rows | map(select(.in.\"b c\" == 4 or .id != 3) | .id)",
+         "[.rows[] | select(.tags | any(. == \"b\")) | .id]", ".rows | map(.id) | add", ".rows | map(.id) | add / length",
+         ".rows | group_by(.tags | length) | map({n: length, of: (.[0].tags | length), sum: (map(.id) | add)})",
+         ".rows | group_by(.id - 1 < 2, .tags[0]) | map(map(.id))", ".rows | sort_by(.tags[0], .id) | map(.id)",
+         ".rows | unique_by(.tags[1]) | length", ".rows | min_by(.in.\"b c\").id",
+         ".rows | max_by(.tags[0]).id", "[.rows[].tags[]] | unique | join(\"-\")", "[.rows[] | .id * 1.5] | max",
+         "to_entries | map(.key)", "with_entries(select(.value != null)) | keys", ".none // \"no\"", "[.rows[].tags[1] // \"-\"]",
+         "first(.rows[] | select(.id > 4)).id", "[limit(2; .rows[])] | length", ".rows | last.id", ".rows | reverse | map(.id)[0]",
+         "any(.rows[]; .id == 6)", ".rows | all(.id >= 0)", ".text | type", ".text | startswith(\"á\")", ".text | ascii_upcase",
+         "if .a then .z else .none end", "if .none then 1 elif .z > 1 then 2 else 3 end", ".z | floor", "-1 | tostring",
+         ".rows | map(.id | select(. > 2) | . * 10)", "[.[] | numbers]", "[.[] | scalars]", "has(\"z\")", "add(.rows[].id)"]  # fmt: skip
 NOT = ["", "..", "..rows", ".rows[", "map(", "map()", ".rows | select(.id)", ".a, .b | .c", ". + 1", ".rows[1:2:3]", ".[:]",
-       "1", "\"x\"", ".rows?", "$x", "# .", ".a.[0]", "keys_unsorted", "maps", ".rows[.z]", "\"\\(1)\"", ".\"a\\nb\"",
+       "$x", "# .", ".a.[0]", "keys_unsorted", "maps", ".rows[.z]", "\"\\(1)\"", ".\"a\\nb\"",
        "." * 300, "[" * 100, ".text[0:1]", ".z | length", ".a | length", ".z.x", ".text | .x", ".none[]", ".z[]", ".a[0]",
        "{rows", "{}", "{.z}", "{1: .z}", "{rows,}", "{a: .rows[]}", "{rows} | {rows}", "{a: {rows}}", "{rows z}", "{a: .z | .}",
        "..\"rows\"", "{a: ..\"z\"}", ".rows[..\"z\"]", ".\frows", ".rows\v", ".rows\x1c", ".rows | {a: .x, a: 1}", "{a: .z.x, a: .z}",
-       ".\"a\0b\"", ".\"\ud800\"", "{$x}", "{a: 1}", "{\"\\(.z)\": .z}", "{(.text): .z}", "{a: map(.id)}", "{a: .z.x}", "-1", ".rows[99999999999999999999]", "é", "\0", ". .", "map(.id"]  # fmt: skip
+       ".\"a\0b\"", ".\"\ud800\"", "{$x}", "{\"\\(.z)\": .z}", "{(.text): .z}", "{a: map(.id)}", "{a: .z.x}", ".rows[99999999999999999999]", "é", "\0", ". .", "map(.id", "-1.5", "-0", "0 * -1", "1 == 1 == 1", ". as $x | $x", "reduce .rows[] as $x (0; . + 1)", ".z += 1",
+       ".rows == .rows", ".rows | sort", ".rows | sort_by(.in)", ".text + \"a\"", ".z / 0", "9007199254740991 + 1",
+       "[.z, .z] | [., .]", "[{a: .z}, 1]", "limit(0; .rows[])", "limit(.z; .rows[])", ".rows[0].tags | join(.[0])", "(.rows[] == 1)",
+       ".rows[].id == 1", "select(.rows[])", ".text | test(\"a\")", "0.\"b\"", ".5", "1.", "1e3", ".text[0:1]?", ".text[0:1]",
+       "if .a then .z end", ".z?//1", "map(.a, .b)", "has(0)", ".rows | has(0)", "select(.a; .b)", "nope", "nope(.a)", "not(.)",
+       "(" * 61 + "." + ")" * 61, "if" * 200]  # fmt: skip
 
 
 def picked(program: str, value: Any = DATA) -> list[Any]:
     return list(compiled(program)(value))
+
+
+def as_jq(outputs: list[Any]) -> str:
+    """The outputs as JSON, with 2.0 as jq writes it: 2."""
+    return re.sub(r"\b([0-9]+)\.0\b", r"\1", json.dumps(outputs))
 
 
 @pytest.mark.parametrize("program", PICKS)
@@ -55,7 +77,7 @@ def test_the_same_as_jq(sandbox: Sandbox, program: str) -> None:
             picked(program)
         return
     assert reply.error is None, reply.error
-    assert picked(program) == [jsontext.decode(output) for output in reply.outputs]
+    assert as_jq(picked(program)) == as_jq([jsontext.decode(output) for output in reply.outputs])
 
 
 @pytest.mark.parametrize("program", NOT)
@@ -94,15 +116,15 @@ def test_random_programs_are_the_same_as_jq_or_for_jq(count: int) -> None:
         of_jq, need = jq.compile(text), pick.needs(None)  # which raises for what is no program of jq's
         for value in (document(chance), document(chance)):
             try:
-                outputs = json.dumps(list(pick.run(value)))
+                outputs = as_jq(list(pick.run(value)))
             except NotPlain:
                 continue
             encoded = json.dumps(value)
-            assert outputs == json.dumps(of_jq.input_text(encoded).all()), (text, value)
+            assert outputs == as_jq(of_jq.input_text(encoded).all()), (text, value)
             with contextlib.suppress(Unfit, NotPlain):
-                assert outputs == json.dumps(list(pick.run(projected(encoded.encode(), need)))), (text, value)
+                assert outputs == as_jq(list(pick.run(projected(encoded.encode(), need)))), (text, value)
             answered += 1
-    assert answered > count / 8
+    assert answered > count / 12
 
 
 def test_integers_stay_exact() -> None:
