@@ -51,6 +51,9 @@ _MAX_LOOKED_AT: Final = 5_000_000
 _EXPORTS: Final = ".exports"
 _EARLIER: Final = "<earlier code>"
 _OTHER_VERSION: Final = "kept by another version of Python or its libraries"
+_OBJECT: Final = np.dtype(object)
+_MANY_CELLS: Final = LARGE_BYTES // 4
+"""Objects in the cells of a table, each of which takes four bytes or more."""
 _SIZED: Final = frozenset({str, bytes, bytearray, list, dict, set})
 """Types whose size says enough at no cost."""
 _SCALARS: Final = frozenset({str, bytes, int, float, complex, bool, type(None)})
@@ -305,7 +308,9 @@ class Graph:
         if isinstance(value, pd.DataFrame | pd.Series | pd.Index):
             return  # what tables share is copied before it is changed
         mutable = {id(one) for one in own if type(one) in _MUTABLE}
-        if mutable and any(id(one) in mutable for stream in self._streams for one in stream.writer.objects()):
+        if mutable and any(
+            id(one) in mutable for stream in self._streams for one in stream.writer.objects(of=_MUTABLE)
+        ):
             raise Unkept("it is a part of a value that has a name")
 
     def _write(self, names: Mapping[str, object]) -> Written:
@@ -319,7 +324,7 @@ class Graph:
         kept, exports = self._kept_as_they_are(names, lost)
         tools: list[tuple[Path, object]] = [((name,), one) for name, one in self._given.items()]
         large = self._large_before() & values.keys()
-        large |= {name for name, one in values.items() if type(one) in _SIZED and sys.getsizeof(one) > LARGE_BYTES}
+        large |= {name for name, one in values.items() if _is_large(one)}
         while True:
             base = self._stream({n: v for n, v in values.items() if n not in large}, tools, (), lost)
             # What needs a library is a part of its own as well, so that only runs that need it load the library.
@@ -432,24 +437,25 @@ class Graph:
         self, values: dict[str, Any], tools: Sequence[tuple[Path, object]], base: _Stream, lost: dict[str, str]
     ) -> list[_Stream]:
         """Return the streams of large names: one for each, or one for all if any two of them share an object."""
-        shared = base.mutable_objects(self._known)
-        groups: list[_Stream] = []
-        in_groups: set[int] = set()
-        for name, value in values.items():
-            others = [
-                one for group in groups for one in group.mutable_objects(self._known).values() if id(one) not in shared
-            ]
-            in_groups.update(map(id, others))
-            stream = self._stream({name: value}, tools, [*shared.values(), *others], lost)
-            if not in_groups.isdisjoint(map(id, stream.imported)):
-                return [self._stream(values, tools, [*shared.values()], lost)]
-            groups.append(stream)
+        shared = [*base.mutable_objects(self._known).values()]
+        if len(values) == 1:
+            groups = [self._stream(values, tools, shared, lost)]
+        else:
+            groups = []
+            in_groups: set[int] = set()
+            for name, value in values.items():
+                stream = self._stream({name: value}, tools, shared, lost)
+                own = stream.own(self._known)
+                if not in_groups.isdisjoint(own):
+                    return [self._stream(values, tools, shared, lost)]
+                in_groups |= own
+                groups.append(stream)
         return [group for group in groups if group.names]
 
     def _inside(self, stream: _Stream) -> list[tuple[Path, object]]:
         """Return lists and dicts of the stream that are parts of tool data, with their places there."""
         tops = {id(one) for one in self._given.values()}
-        wanted = {id(one) for one in stream.writer.objects() if type(one) in (dict, list) and id(one) not in tops}
+        wanted = set(map(id, stream.writer.objects(of=(dict, list)))) - tops
         return [found for name, top in self._given.items() for found in _find((name,), top, wanted)]
 
     def _told(
@@ -601,7 +607,11 @@ class _Stream:
 
     def mutable_objects(self, known: Known) -> dict[int, object]:
         """Return the objects that other parts may share with it, by id."""
-        return {id(one): one for one in self.writer.objects() if type(one) not in _PLAIN and id(one) not in known.names}
+        return {id(one): one for one in self.writer.objects(but=_PLAIN) if id(one) not in known.names}
+
+    def own(self, known: Known) -> set[int]:
+        """Return the ids of the objects that no other part may have too, since they can change. They live as long as the stream."""
+        return self.writer.written(but=_PLAIN) - known.names.keys()
 
     def part(self, imports: list[int]) -> Part:
         """Return the part as the table of contents describes it. Nothing can be appended afterwards."""
@@ -618,6 +628,15 @@ class _Stream:
             programs=sorted(self.writer.programs),
             libraries=sorted(self._libraries),
         )
+
+
+def _is_large(value: object) -> bool:
+    """Tell of most large values that they are, before they are written."""
+    if type(value) in _SIZED:
+        return sys.getsizeof(value) > LARGE_BYTES
+    if type(value) is pd.DataFrame:
+        return len(value) * sum(dtype is _OBJECT for dtype in value.dtypes) > _MANY_CELLS
+    return False
 
 
 def _find(path: Path, top: object, wanted: set[int]) -> Iterator[tuple[Path, object]]:

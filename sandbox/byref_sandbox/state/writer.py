@@ -27,7 +27,7 @@ import sys
 import types
 import typing
 import zoneinfo
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -198,6 +198,7 @@ class Writer(pickle.Pickler):
         memo = {id(one): (HIGH + number, one) for number, one in enumerate((*perhaps, *fillers))}
         memo |= {id(one): (number, one) for number, one in enumerate(given)}
         self.memo = memo
+        self._first = len(given)
         self._perhaps = len(perhaps)
         self.filler = len(memo) - len(given)
         """Numbers that a reader's memo must have used up, in addition to those of the given objects."""
@@ -222,10 +223,24 @@ class Writer(pickle.Pickler):
         """Return everything that was written. Nothing can be written afterwards."""
         return self._sink.data
 
-    def objects(self) -> list[object]:
-        """Return everything in the memo, except the builders, in the order in which it was written."""
-        memo = sorted(self.memo.copy().values(), key=operator.itemgetter(0))
-        return [one for number, one in memo if len(BUILDERS) <= number < HIGH]
+    def objects(self, *, of: Collection[type] = (), but: Collection[type] = ()) -> list[object]:
+        """Return everything in the memo, except the builders, in the order in which it was written.
+
+        Only objects of some types, or of all but some: there may be a hundred thousand strings.
+        """
+        memo = self.memo.copy().values()
+        if of:
+            found = [pair for pair in memo if type(pair[1]) in of]
+        else:
+            found = [pair for pair in memo if type(pair[1]) not in but]
+        found.sort(key=operator.itemgetter(0))
+        return [one for number, one in found if len(BUILDERS) <= number < HIGH]
+
+    def written(self, *, but: Collection[type]) -> set[int]:
+        """Return the ids of the objects that were written, of all but some types: not of those that the reader has as well."""
+        first = self._first
+        memo = self.memo.copy()
+        return {key for key, (number, one) in memo.items() if first <= number < HIGH and type(one) not in but}
 
     def referred(self) -> list[int]:
         """Return indexes of those `perhaps` objects to which something may refer: all to which something does, and seldom
