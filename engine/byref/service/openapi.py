@@ -20,6 +20,7 @@ def document() -> bytes:
     replies = [one.reply for one in OPERATIONS if one.reply is not None and not is_response(one)]
     types = list(dict.fromkeys([*(one.given for one in OPERATIONS), *replies, ProblemDetails]))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
+    _open(components)
     known = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for one in OPERATIONS:
@@ -36,6 +37,18 @@ def document() -> bytes:
             "security": [{"token": []}],
         }
     )
+
+
+def _open(schema: object) -> None:
+    """Say of objects of any members that they have any: generators of types take `{"type": "object"}` for one that has none."""
+    if isinstance(schema, list):
+        for one in schema:
+            _open(one)
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" and "properties" not in schema:
+            schema.setdefault("additionalProperties", True)
+        for one in schema.values():
+            _open(one)
 
 
 def _described(one: Operation, known: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
