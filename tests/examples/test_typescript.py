@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from serving import BYREF, serving
 from test_loops import QUESTION, conclude, look_and_count, refund_by_reference
 
 import byref
@@ -21,23 +21,11 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "typescript"
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[dict[str, str]]:
     """A service in a process of its own; the environment that leads to it."""
-    command = [str(Path(sys.executable).with_name("byref"))]
     url = f"sqlite:///{tmp_path}/byref.db"
-    made = subprocess.run(
-        [*command, "token", "create", "--db", url, "--tenant", "shop"], capture_output=True, text=True, check=True
-    )
-    serving = subprocess.Popen(
-        [*command, "serve", "--db", url, "--port", "0", "--jail", "language-only"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    with serving:
-        assert serving.stdout is not None
-        line = next(line for line in serving.stdout if "http://" in line)
-        address = "http://" + line.split("http://")[1].split()[0].split("/")[0]
+    words = [BYREF, "token", "create", "--db", url, "--tenant", "shop"]
+    made = subprocess.run(words, capture_output=True, text=True, check=True)
+    with serving(url) as (_, address):
         yield {"BYREF_URL": address, "BYREF_TOKEN": made.stdout.strip().splitlines()[-1]}
-        serving.terminate()
 
 
 def run(*command: str, folder: Path, environment: dict[str, str]) -> str:
