@@ -108,7 +108,9 @@ def test_pages_go_on_behind_the_last(house: House, tenant: str) -> None:
     house.talk(house.token(tenant), talk)
 
 
-@pytest.mark.parametrize("name", ["a/b", "../../sessions", "ü 🚗", "a?b#c", "%2F", ".", "GET ", "x" * 512])
+@pytest.mark.parametrize(
+    "name", ["a/b", "../../sessions", "ü 🚗", "a?b#c", "%2F", "a\nb", "\x85\u2028", ".", "GET ", "x" * 512]
+)
 def test_any_id_can_be_in_a_path(local_house: House, tenant: str, name: str) -> None:
     async def talk(client: httpx.AsyncClient) -> None:
         path = f"/sessions/{quote(name, safe='').replace('.', '%2E')}"

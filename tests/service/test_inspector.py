@@ -247,7 +247,7 @@ def test_the_list_is_searched_and_turned(local_house: House, tenant: str) -> Non
     assert names(found) == ["100%25_SURE"] and not names(none)
 
 
-@pytest.mark.parametrize("name", ["..", "a/b", "ü 🚗", "?#&=", "%2F", "'\"<", "x" * 512])
+@pytest.mark.parametrize("name", ["..", "a/b", "ü 🚗", "?#&=", "%2F", "a\nb", "'\"<", "x" * 512])
 def test_any_id_has_a_link(local_house: House, tenant: str, name: str) -> None:
     async def work() -> None:
         await local_house.engine.session(name, tenant=tenant)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from byref.aio import AsyncEngine
 from byref.errors import ConfigurationError, shown
@@ -57,12 +58,19 @@ def app(engine: AsyncEngine, *, auth: Auth | None = None, redact: Redact | None 
     stopping = asyncio.Event()
     auth = auth or Tokens(engine)
     routes = [
-        Mount("/v1", app=_Api(engine, auth, stopping)),
-        Mount("/inspect", app=Inspector(engine, SignIn(auth), redact, stopping)),
+        _mounted("/v1", _Api(engine, auth, stopping)),
+        _mounted("/inspect", Inspector(engine, SignIn(auth), redact, stopping)),
     ]
     made = Starlette(routes=routes, lifespan=opened)
     made.state.stopping = stopping
     return made
+
+
+def _mounted(path: str, app: ASGIApp) -> Mount:
+    """Mount an application for all paths below one, also for those that have a line feed in them: an id may."""
+    mount = Mount(path, app=app)
+    mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
+    return mount
 
 
 class _Api:
