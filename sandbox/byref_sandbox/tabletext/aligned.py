@@ -79,6 +79,10 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
     return None
 
 
+_PADDED: Final = re.compile(r"(?:[^,]*[^,\s],(?=[ \t]))+[^,]*|(?:[^;]*[^;\s];(?=[ \t]))+[^;]*")
+"""Names with a delimiter and blanks behind each: delimited text that is padded."""
+
+
 def _header(head: Sequence[Line]) -> int | None:
     """Which of the first lines names columns; None if none does."""
     for at, line in enumerate(head[: _MAX_PREAMBLE + 1]):
@@ -95,7 +99,7 @@ def _header(head: Sequence[Line]) -> int | None:
         if not (_RULE.fullmatch(below) or "  " in line.text.strip() or all(map(_NAME.fullmatch, words))):
             continue
         if all(kind_of(word) == "text" for word in words):
-            return at
+            return None if _PADDED.fullmatch(line.text.strip()) else at
     return None
 
 

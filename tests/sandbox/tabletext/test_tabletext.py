@@ -408,3 +408,17 @@ def test_quotes_around_all_cells_tell_a_table_from_prose() -> None:
     lines = [f'"V{n}","Do you often long for {n} excitements, and for whose company?"' for n in range(12)]
     assert table_of("\n".join(['"","Content"', *lines])).rows == 12
     assert isinstance(recognise("\n".join(line.replace('"', "") for line in lines)), NotATable)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Name,   Country, Medal, Time\nBolt,   JAM,     GOLD,  9.63\nBlake,  JAM,     SILVER, 9.75\n", "Name Country Medal Time"),
+        ("a b;   c;  d\n1;     x;  y\n2;     z;  w\n", "a b|c|d"),
+    ],
+)  # fmt: skip
+def test_padding_behind_delimiters_divides_nothing(text: str, names: str) -> None:
+    found = recognise(text)
+    assert isinstance(found, Recognised)
+    (table,) = found.tables
+    assert (table.format, list(table.names)) == ("delimited", names.split("|" if "|" in names else " "))
