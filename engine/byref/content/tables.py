@@ -39,6 +39,7 @@ _FORMATS: Final = {
     "expanded": "drawn records",
     "markdown": "a Markdown table",
     "aligned": "aligned columns",
+    "listing": "a list of files",
 }
 _DELIMITERS: Final = {"\t": "tabs", " ": "blanks", "\x1f": "unit separators", "\x01": "SOH characters"}
 _KINDS: Final = {"integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN, "empty": NULL}

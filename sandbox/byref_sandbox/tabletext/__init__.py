@@ -6,7 +6,7 @@ reads text only, and holds no more of it in memory than the text itself and the 
 - `dialects` finds how cells are divided and quoted; `delimited` reads such text, by matching rows with an expression (`matcher`)
   and those that differ one by one (`rows`);
 - `boxes` reads what psql and MySQL draw, and the tables of Markdown and reStructuredText; `aligned` reads columns that spaces
-  keep apart, as `df` and `kubectl` print them; `expanded` records with a member on each line; `ndjson` a JSON object on each line;
+  keep apart, as `df` and `kubectl` print them; `listing` files as `ls -l` lists them; `expanded` records with a member on each line; `ndjson` a JSON object on each line;
 - `kinds` says what the cells of a column are; `result` is what comes of all this;
 - `reading` is how the records are read again, by whoever has the text, and `arrow` reads most of them faster.
 """

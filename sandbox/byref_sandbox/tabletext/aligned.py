@@ -3,35 +3,53 @@
 The first line names the columns. Three ways to cut the rows are tried, and one is taken only if every line fits it:
 
 1. each row has as many words as the header;
-2. there are columns of the terminal that are blank in every line, and a name above each of what they divide;
+2. there are columns of the terminal that are blank in every line, and a name above each of what they divide, or at its side;
 3. each row has at least as many words as the header, and the last column takes what is left.
 
-A rule of `=` or `-` below the header says where the columns begin.
+A rule of `=` or `-` below the header says where the columns begin, if no cell crosses it. Lines before and after, behind blank ones, are
+named; other names below a table begin another one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice, pairwise
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from byref_sandbox.tabletext.kinds import kind_of
-from byref_sandbox.tabletext.lines import COUNTS, Line, Parts, Unbalanced, cut, lines_of, made
+from byref_sandbox.tabletext.lines import COUNTS, Line, Parts, Unbalanced, cut, display_width, lines_of, made
 from byref_sandbox.tabletext.result import NotATable, Row, Table
 
 _MAX_BYTES: Final = 32 << 20
 _HEAD_BYTES: Final = 64 << 10
 """Bytes in which the names are looked for, and a rule above or below them."""
-_MAX_PREAMBLE: Final = 4
+_MAX_PREAMBLE: Final = 8
 _MAX_LINE: Final = 4_000
 """Characters of a line; terminals' tables have no longer ones."""
 _LEAST_COLUMNS: Final = 3
+_LEAST_ROWS: Final = 2
+_SAMPLED: Final = 60
+"""Lines of a table that have to fit before all are read."""
+_AROUND: Final = 10
+"""Lines that may be in no table; of long tables one for so many rows:"""
+_ROWS_FOR_A_LINE: Final = 8
 _NAME: Final = re.compile(r"[A-Z%#][A-Z0-9_%#./()-]*")
+_TITLED: Final = re.compile(r"[A-Z%#][\w%#./():-]*")
 _QUANTITY: Final = re.compile(r"[-+]?\d[\d.,]*(?:[KMGTPEkmgtp]i?[Bb]?|B|%|[smhdwy]|ms|µs)?(?:\d+[smhd])*")
 _RULE: Final = re.compile(r"\s*(?:[-=]+)(?:\s+[-=]+)*\s*")
+_DPKG_RULE: Final = re.compile(r"\+\+\+(?:-=+)+")
+"""A rule whose gaps are hyphens: what `dpkg -l` writes."""
+_NO_QUANTITY: Final = ("", "-", "--", "unlimited", "<none>", "none", "None", "n/a", "N/A")
+"""What stands where a quantity would."""
+_PHRASES: Final = frozenset(
+    {("Local", "Address"), ("Peer", "Address"), ("Address:Port", "Process"), ("Foreign", "Address"), ("Mounted", "on")}
+)
+"""Names of two words, of programs whose other names have one blank between them."""
+_OCCUPIED: Final = bytes(not chr(code).isspace() for code in range(256))
 _LIST: Final = re.compile(r"\s*(?:[-*•>#]|\d+[.)])\s")
 
 
@@ -60,22 +78,105 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
     at = _header(head)
     if at is None:
         return None
-    if len(head) > at + 1 and _RULE.fullmatch(head[at + 1].text) and len(head[at + 1].text.split()) > 1:
-        return _ruled(data, head, at, head[at + 1])
+    if len(head) > at + 1 and _is_rule(head[at + 1].text):
+        ruled = _ruled(data, head, at, head[at + 1])
+        if not isinstance(ruled, NotATable):
+            return ruled
+        found = _read(data)  # the rule may be below the names alone
+        return found if found is not None else ruled
     if _RULE.fullmatch(head[at].text) and len(head) > at + 2 and _RULE.fullmatch(head[at + 2].text):
         return _ruled(data, head, at + 1, head[at])
-    body = list(lines_of(data, head[at].end, head[at].number + 1))
-    while body and body[-1].is_blank:
-        body.pop()
-    if len(body) < 2 or any(line.is_blank or len(line.text) > _MAX_LINE for line in body):
+    return _read(data)
+
+
+class _Found(NamedTuple):
+    """The table of some lines that follow one another."""
+
+    header: Line
+    names: list[str]
+    body: list[Line]
+    """Its records; the same names again, and a rule, are among them."""
+    cutting: Cutting
+
+
+def _read(data: bytes) -> tuple[Table, ...] | None:
+    """Read a text whose parts, each of lines that follow one another, are tables, but for a few lines."""
+    beginning = next(_sections(lines_of(data[:_HEAD_BYTES])), None)
+    while beginning is not None and _header(beginning) is None:
+        beginning = next(_sections(lines_of(data[:_HEAD_BYTES], beginning[-1].end, beginning[-1].number + 1)), None)
+    if beginning is None or _found(beginning[:_SAMPLED]) is None:
         return None
-    header = head[at].text
+    tables: list[Table] = []
+    start = around = rows = 0
+    try:
+        for section in _sections(lines_of(data)):
+            found = _found(section)
+            if found is None:
+                around += len(section)
+                if around > _AROUND and not tables:
+                    return None
+                continue
+            tables.append(_made(data, start, found))
+            around += section.index(found.header)
+            rows += tables[-1].rows
+            start = found.body[-1].end
+    except Unbalanced:
+        return None
+    if rows < _LEAST_ROWS or around > max(_AROUND, rows // _ROWS_FOR_A_LINE):
+        return None
+    parts = Parts()
+    for part in tables[-1].parts:
+        parts.add(*part)
+    rest = data[start:]
+    parts.add("footer" if rest.strip() else "blank", start, len(data))
+    tables[-1] = replace(tables[-1], parts=tuple(parts.made))
+    return tuple(tables)
+
+
+def _sections(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Yield the lines between blank ones; other names below a table, as netstat has them, begin another section."""
+    section: list[Line] = []
+    names: Line | None = None
+    title = ""
+    for line in lines:
+        if line.is_blank:
+            if section:
+                yield section
+            section, names = [], None
+            continue
+        if names is None and len(section) <= _MAX_PREAMBLE and (at := _header([*section, line])) is not None:
+            names, title = line, section[at - 1].text if at else ""
+        elif names is not None and line.text != names.text and _begins_alike(line.text, names.text):
+            before = section.pop() if title and _begins_alike(title, section[-1].text) else None
+            yield section
+            section, names = [before] if before else [], line
+        section.append(line)
+    if section:
+        yield section
+
+
+def _begins_alike(text: str, names: str) -> bool:
+    """Whether a line begins with the first word of names, and has no value."""
+    return text.split(None, 1)[:1] == names.split(None, 1)[:1] and all(kind_of(word) == "text" for word in text.split())
+
+
+def _found(section: list[Line]) -> _Found | None:
+    """Return the table that these lines are, all from the names on; None if they are none."""
+    at = _header(section[: _MAX_PREAMBLE + 3])
+    if at is None:
+        return None
+    header = section[at].text
+    body = section[at + 1 :]
+    is_ruled = bool(body) and _is_rule(body[0].text)
+    rows = [line.text for line in body[is_ruled:] if line.text != header]
+    if not rows or max(map(len, rows)) > _MAX_LINE:
+        return None
     for way in (_by_words, _by_gutters, _by_first_words):
-        found = way(header, [line.text for line in body])
+        found = way(header, rows)
         if found is not None:
             names, cutting = found
-            if len(names) >= _LEAST_COLUMNS and _is_evident(names, body, cutting):
-                return (_made(data, head[at], names, body, cutting),)
+            if len(names) >= _LEAST_COLUMNS and (is_ruled or _is_evident(names, rows, cutting)):
+                return _Found(section[at], names, body, cutting)
     return None
 
 
@@ -89,29 +190,44 @@ def _header(head: Sequence[Line]) -> int | None:
         words = line.text.split()
         below = head[at + 1].text if at + 1 < len(head) else ""
         if len(words) > 1 and (
-            _RULE.fullmatch(line.text) or (_RULE.fullmatch(below) and len(below.split()) == len(words))
+            _RULE.fullmatch(line.text)
+            or (_RULE.fullmatch(below) and len(below.split()) == len(words))
+            or _DPKG_RULE.fullmatch(below)
         ):
             return at
         if len(words) < _LEAST_COLUMNS:
             continue
         if line.text.rstrip()[-1] in ".,;:?!" or _LIST.match(line.text):
             continue
-        if not (_RULE.fullmatch(below) or "  " in line.text.strip() or all(map(_NAME.fullmatch, words))):
+        if not (_RULE.fullmatch(below) or "  " in line.text.strip() or all(map(_TITLED.fullmatch, words))):
             continue
-        if all(kind_of(word) == "text" for word in words):
+        if all(kind_of(word) == "text" and not _QUANTITY.fullmatch(word) for word in words):
             return None if _PADDED.fullmatch(line.text.strip()) else at
     return None
 
 
-def _made(data: bytes, header: Line, names: list[str], body: list[Line], cutting: Cutting) -> Table:
+def _is_rule(text: str) -> bool:
+    return _DPKG_RULE.fullmatch(text) is not None or (len(text.split()) > 1 and _RULE.fullmatch(text) is not None)
+
+
+def _made(data: bytes, start: int, found: _Found) -> Table:
+    """Make the table whose parts begin at `start`."""
+    header, body = found.header, found.body
     parts = Parts()
-    parts.add("preamble", 0, header.start)
+    parts.add("preamble" if data[start : header.start].strip() else "blank", start, header.start)
     parts.add("header", header.start, header.end)
+    repeats = ""
+    if _is_rule(body[0].text):
+        parts.add("rule", body[0].start, body[0].end)
+        body = body[1:]
     for line in body:
-        parts.add("records", line.start, line.end)
-    parts.add("blank", body[-1].end, len(data))
-    how = Aligned(header.end, header.number + 1, body[-1].end, cutting)
-    return made("aligned", names, len(names), parts, how, data)
+        if line.text == header.text:
+            repeats = header.text
+            parts.add("header", line.start, line.end)
+        else:
+            parts.add("records", line.start, line.end)
+    how = Aligned(body[0].start, body[0].number, body[-1].end, found.cutting, repeats)
+    return made("aligned", found.names, len(found.names), parts, how, data)
 
 
 class Aligned(msgspec.Struct, frozen=True, tag="aligned"):
@@ -122,24 +238,30 @@ class Aligned(msgspec.Struct, frozen=True, tag="aligned"):
     """That of the first line."""
     end: int
     cutting: Cutting
+    repeats: str = ""
+    """The line of names, if it comes again between the records."""
 
     def rows(self, source: bytes, names: Sequence[str]) -> Iterator[Row]:
         """Read the records once more."""
         for line in lines_of(source[: self.end], self.start, self.number):
+            if self.repeats and line.text == self.repeats:
+                continue
             cells = self.cutting.cells(line.text)
             if cells is None:
                 raise Unbalanced("the line does not fit the columns", line)
             yield cells
 
 
-def _is_evident(names: list[str], body: list[Line], cutting: Cutting) -> bool:
+def _is_evident(names: list[str], body: Sequence[str], cutting: Cutting) -> bool:
     """Whether this is no text that happens to have gaps: a column of quantities, or names in capitals."""
-    rows = [cells for line in body[:200] if (cells := cutting.cells(line.text)) is not None]
+    rows = [cells for line in body[:200] if (cells := cutting.cells(line)) is not None]
     for column in range(len(names)):
-        cells = [row[column] for row in rows if row[column]]
-        if len(cells) > 1 and all(_QUANTITY.fullmatch(cell) or kind_of(cell) != "text" for cell in cells):
+        cells = [row[column] for row in rows if row[column] not in _NO_QUANTITY]
+        if (len(cells) > 1 or len(cells) == len(rows)) and all(
+            _QUANTITY.fullmatch(cell) or kind_of(cell) != "text" for cell in cells
+        ):
             return True
-    return all(_NAME.fullmatch(word) for name in names for word in name.split())
+    return cutting.way != "first words" and all(_NAME.fullmatch(word) for name in names for word in name.split())
 
 
 # The ways to cut
@@ -161,49 +283,174 @@ def _by_first_words(header: str, body: Sequence[str]) -> tuple[list[str], Cuttin
 
 
 def _has_gap(header: str, line: str) -> bool:
-    """Whether nothing stands below one of the names, though there is room: by its words, the line would be shifted."""
-    if not (header.isascii() and line.isascii()):
+    """Whether a word does not stand where its name does, though there is room: by its words, the line would be shifted."""
+    if "\t" in header or "\t" in line:
         return False
-    begins = [name.start() for name in re.finditer(r"\S+", header)]
+    names = _runs(header)
     ended = 0
-    for begin, following, word in zip(begins, begins[1:], re.finditer(r"\S+", line), strict=False):
-        if word.start() >= following and ended <= begin:
+    for number, ((begin, _), (begins, ends)) in enumerate(zip(names, _runs(line), strict=False)):
+        following = names[number + 1][0] if number + 1 < len(names) else None
+        if ends < begin or (following is not None and begins >= following and ended <= begin):
             return True
-        ended = word.end()
+        ended = ends
     return False
 
 
+def _runs(text: str) -> list[tuple[int, int]]:
+    """Where a terminal shows the words of a line: the first column of each, and the one behind it."""
+    if text.isascii():
+        return [found.span() for found in re.finditer(r"\S+", text)]
+    runs, shown = [], 0
+    for piece in re.split(r"(\s+)", text):
+        width = display_width(piece)
+        if piece and not piece.isspace():
+            runs.append((shown, shown + width))
+        shown += width
+    return runs
+
+
+class _Segment(NamedTuple):
+    """Columns of the terminal between two that are blank in every line."""
+
+    start: int
+    end: int
+    name: str
+    has_cells: bool
+
+
 def _by_gutters(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | None:
-    if not all(line.isascii() for line in body):
+    if "\t" in header or any("\t" in line for line in body):
         return None
-    width = max(len(header), *map(len, body))
-    blank = [True] * width
-    for line in (header, *body):
-        for found in re.finditer(r"\S+", line):
-            blank[found.start() : found.end()] = [False] * (found.end() - found.start())
-    begins = [at for at in range(width) if not blank[at] and (at == 0 or blank[at - 1])]
-    names = [name.strip() for name in cut(header.ljust(width), begins[1:])]
-    # A name of several words may stand above a gap of its own column.
-    places, kept = begins[:1], names[:1]
-    for place, name in zip(begins[1:], names[1:], strict=True):
-        starts_behind_one = place > 0 and header[place - 2 : place - 1].strip() and header[place - 1 : place] == " "
-        is_empty = not any(
-            line[place:].strip() if place == begins[-1] else line[place : begins[begins.index(place) + 1]].strip()
-            for line in body
-        )
-        if not name or (is_empty and starts_behind_one):
-            kept[-1] = f"{kept[-1]} {name}".strip()
+    words = _runs(header)
+    segments = _segments(header, body)
+    columns: list[list[_Segment]] = []
+    waiting: list[_Segment] = []
+    """Segments without a name, which belong to the column before or behind them."""
+    for segment in segments:
+        if not segment.name:
+            waiting.append(segment)
+            continue
+        if waiting:
+            side = _side(columns[-1] if columns else None, waiting, segment, words)
+            if side is None:
+                return None
+            if side == "own":
+                columns.append(waiting)
+            elif side == "before":
+                columns[-1] += waiting
+            columns.append([*waiting, segment] if side == "behind" else [segment])
+            waiting = []
         else:
-            places.append(place)
-            kept.append(name)
-    if len(kept) < 2 or not all(kept[1:]) or any("  " in name for name in kept):
+            columns.append([segment])
+    if not columns:
         return None
-    return kept, Cutting("places", tuple(places[1:]))
+    columns[-1] += waiting
+    gaps = [
+        (_begin(other, words) - _stop(one, words), other[0].start - one[-1].end)
+        for one, other in pairwise(columns)
+        if _name(one) and _name(other) and one[-1].has_cells and other[0].has_cells
+    ]
+    is_close = any(names == 1 for names, _ in gaps)
+    if is_close and len(gaps) > 2 and sum(cells == 1 for _, cells in gaps) == 1:
+        return None  # two words of one name, each above words of the same cells
+    kept: list[list[_Segment]] = []
+    joins = False
+    for at, column in enumerate(columns):
+        name = _name(column)
+        is_empty = not any(segment.has_cells for segment in column)
+        gap = _begin(column, words) - _stop(columns[at - 1], words) if at and _name(columns[at - 1]) and name else 0
+        if joins or (is_empty and gap == 1 and (not is_close or name[0].islower())):
+            kept[-1] += column
+        else:
+            kept.append(column)
+        joins = False
+        if is_empty and kept[-1] is column and at + 1 < len(columns):
+            following = columns[at + 1]
+            is_next = _begin(following, words) - _stop(column, words) == 1
+            joins = is_next and (not is_close or (name, _name(following).split(":")[0]) in _PHRASES)
+    names = [_name(column) for column in kept]
+    if len(kept) < 2 or not all(names[1:]) or any("  " in name for name in names):
+        return None
+    cutting = Cutting("places", tuple(column[0].start for column in kept[1:]))
+    if is_close and any(_may_be_two(name) for name in names):
+        several = [at for at, name in enumerate(names) if _may_be_two(name)]
+        for line in body:
+            cells = cutting.cells(line) or ()
+            if any(len(cells[at].split()) > 1 for at in several):
+                return None  # it is not known where one column ends and the next begins
+    return names, cutting
+
+
+def _segments(header: str, body: Sequence[str]) -> list[_Segment]:
+    cells = _occupied(body)
+    above = _occupied([header])
+    width = max(len(cells), len(above))
+    both = bytes(map(int.__or__, cells.ljust(width, b"\0"), above.ljust(width, b"\0")))
+    return [
+        _Segment(
+            found.start(),
+            found.end(),
+            cut(header, found.span())[1].strip(),
+            b"\1" in cells[found.start() : found.end()],
+        )
+        for found in re.finditer(b"\1+", both)
+    ]
+
+
+def _occupied(lines: Sequence[str]) -> bytes:
+    """For each column of the terminal, whether any line has something there."""
+    taken = 0
+    for line in lines:
+        if line.isascii():
+            taken |= int.from_bytes(line.encode().translate(_OCCUPIED), "little")
+        else:
+            for start, end in _runs(line):
+                taken |= int.from_bytes(b"\1" * (end - start), "little") << 8 * start
+    return taken.to_bytes((taken.bit_length() + 7) // 8, "little")
+
+
+def _name(column: list[_Segment]) -> str:
+    return " ".join(segment.name for segment in column if segment.name)
+
+
+def _begin(column: list[_Segment], words: list[tuple[int, int]]) -> int:
+    """Where the name of a column begins."""
+    return next(start for start, end in words if end > column[0].start)
+
+
+def _stop(column: list[_Segment], words: list[tuple[int, int]]) -> int:
+    """Where the name of a column ends."""
+    return next(end for start, end in reversed(words) if start < column[-1].end)
+
+
+def _side(
+    before: list[_Segment] | None, segments: list[_Segment], behind: _Segment, words: list[tuple[int, int]]
+) -> Literal["before", "behind", "own"] | None:
+    """Which column segments without a name belong to: one whose name is at their side; None if both may be."""
+    gap_behind = behind.start - segments[-1].end
+    if before is None:
+        return "own" if gap_behind > 1 else "behind"
+    gap_before = segments[0].start - before[-1].end
+    is_left = _begin(before, words) == before[0].start
+    is_right = _stop([behind], words) == behind.end
+    if is_left != is_right:
+        return "before" if is_left else "behind"
+    if gap_before == gap_behind:
+        return None
+    return "before" if gap_before < gap_behind else "behind"
+
+
+def _may_be_two(name: str) -> bool:
+    """Whether a name of several words may be those of several columns."""
+    words = name.split()
+    return len(words) > 1 and not all(
+        word[0].islower() or (before, word.split(":")[0]) in _PHRASES for before, word in pairwise(words)
+    )
 
 
 def _ruled(data: bytes, head: Sequence[Line], at: int, rule: Line) -> tuple[Table, ...] | NotATable | None:
     """Read a table whose rule says where its columns begin."""
-    begins = [found.start() for found in re.finditer(r"[-=]+", rule.text)]
+    begins = [found.start() for found in re.finditer(r"[=+]+" if "+" in rule.text else r"[-=]+", rule.text)]
     places = tuple(begins[1:])
     header = head[at]
     names = [name.strip() for name in cut(header.text, places)]

@@ -7,8 +7,9 @@ matched or read, in the header, or in a named part before or after them.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 import msgspec
@@ -45,6 +46,22 @@ _MAX_IN_A_ROW: Final = 1_000
 """Ragged rows one after another; with more the text has changed into something else."""
 _MAX_ODD: Final = 50_000
 """Rows that are kept one by one because they cannot be read again by the strict rules."""
+_NO_NAMES: Final = tuple(
+    map(
+        re.compile,
+        (
+            r"\d[\d.,]*\s?(?:[KMGTPE]i?B?|[kKMGT]B|B|%)?(?:\s|$)",  # 4.0K, and what git writes before a path
+            r"(?:~|\.{1,2})?/|[A-Za-z]:\\",
+            r"[0-9a-f]{7,}\b|(?=.*\d)[0-9A-F]{4,}\b",
+            r"[a-z]+://",
+            r"\S+@\S+\.\S",
+            r"\d+ [-+]*$",  # git diff --stat
+        ),
+    )
+)
+"""How cells begin that name no column."""
+_ENDS_CODE: Final = re.compile(r"$|//|/\*|#|--")
+"""What stands behind the comma of a list in code."""
 _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
@@ -91,11 +108,24 @@ def recognise(data: bytes, *, force: bool = False) -> tuple[Table, ...] | NotATa
 def _doubt(tables: Sequence[Table], found: dialects.Found) -> NotATable | None:
     """Why this is rather text with some commas in it."""
     first = tables[0]
+    there = [
+        kind.name != "empty" or bool(name.strip())
+        for kind, name in zip(first.types, first.header or [""] * len(first.types), strict=False)
+    ]
+    if sum(there) < 2 <= len(first.names):
+        return NotATable("all of its columns but one are empty")
+    rows = list(islice(first.records(), 200))
+    if found.dialect.delimiter.startswith(",") and sum(any(map(_is_open, row)) for row in rows) * 2 > len(rows):
+        return NotATable("its cells begin brackets that they do not end, as code does")
     typed = sum(kind.name not in ("text", "empty") for kind in first.types)
     if sum(table.rows for table in tables) < 1 or (first.rows < 2 and not (first.header and typed)):
         return NotATable("it has fewer than two rows")
     if typed:
         return None
+    if len(first.names) == 2 and sum(_ENDS_CODE.match((row[-1] or "").strip()) is not None for row in rows) * 2 > len(
+        rows
+    ):
+        return NotATable("its lines end with a comma, as a list in code does")
     if len(first.names) > 1 and first.rows > 2 and _is_quoted(first):
         return None
     if found.dialect.delimiter in dialects.SURE - {","} and len(first.names) > 1 and first.rows > 2:
@@ -105,6 +135,11 @@ def _doubt(tables: Sequence[Table], found: dialects.Found) -> NotATable | None:
     if first.rows < 4 or (cells and long > len(cells) * 0.3 and len(first.names) < 4):
         return NotATable("nothing but punctuation tells it from prose")
     return None
+
+
+def _is_open(cell: str | None) -> bool:
+    """Whether a cell has other brackets that begin than brackets that end."""
+    return cell is not None and sum(map(cell.count, "([{")) != sum(map(cell.count, ")]}"))
 
 
 def _is_quoted(table: Table) -> bool:
@@ -178,6 +213,8 @@ class _Scan:
         """Whether there is more than blanks or colons: names of three columns and a value, or numbers alone."""
         if begin.header is None:
             return all(kinds and kinds <= NUMBERS for kinds in self._kinds)
+        if self.dialect.delimiter == ":" and b"  " in self.data[begin.start : begin.start + _LOOKED_BYTES]:
+            return False  # columns that blanks keep apart, with colons in them
         return self._width > 2 and not all("text" in kinds for kinds in self._kinds)
 
     def _is_prose(self, start: int) -> bool:
@@ -471,6 +508,8 @@ def _header_rows(rows: list[list[str]], width: int) -> int:
             typed.append(column)
     if len(rows) == 1:
         return int(_are_names(rows[0], width))
+    if not typed and _is_like(rows[0], rows[1:], width):
+        return 0
     if not typed:
         column_lengths_differ = _lengths_differ(rows, width)
         return int(_are_names(rows[0], width) and (column_lengths_differ or len(rows) < 64))
@@ -505,6 +544,21 @@ def _lengths_differ(rows: list[list[str]], width: int) -> bool:
         rows[0][column] not in {row[column] for row in rows[1:] if column < len(row)}
         for column in range(min(width, len(rows[0])))
     )
+
+
+def _is_like(first: list[str], others: list[list[str]], width: int) -> bool:
+    """Whether a cell of the first row is of a kind that names are not, and that all others of its column are of: sizes, paths, digests.
+
+    One word in all cells of a column is no name, either.
+    """
+    for column in range(min(width, len(first))):
+        cells = [row[column].strip() for row in others if column < len(row)]
+        for form in _NO_NAMES:
+            if form.match(first[column].strip()) and cells and all(map(form.match, cells)):
+                return True
+        if first[column].strip() and len(cells) > 1 and set(cells) == {first[column].strip()}:
+            return True
+    return False
 
 
 def _columns(

@@ -1,7 +1,7 @@
 """What a cell's text is, and the type that a column has by its cells.
 
 A column is a number, a date or a truth value only if every cell is one in one notation, and nothing that matters would go. Leading
-zeros, a plus sign, more than 15 digits of an integer, `NA` and dates that can be read in two ways make it text. An empty cell is no
+zeros, a plus sign, more than 15 digits of an integer, `NA`, and dates and commas (`1,234`) that can be read in two ways make it text. An empty cell is no
 value, in a column of any type.
 """
 
@@ -13,7 +13,7 @@ import sys
 from typing import Final, Literal, NamedTuple
 
 Kind = Literal[
-    "empty", "integer", "decimal", "long", "comma", "boolean", "date", "datetime", "zoned",
+    "empty", "integer", "decimal", "long", "comma", "either,", "boolean", "date", "datetime", "zoned",
     "day/month", "month/day", "either/", "day.month", "month.day", "either.", "text",
 ]  # fmt: skip
 
@@ -44,7 +44,8 @@ PATTERNS: Final[dict[Kind, str]] = {
     "integer": "(?:0|-?[1-9][0-9]{0,14})",
     "decimal": r"-?(?:0|[1-9][0-9]{0,8})?\.[0-9]{1,6}",
     "long": r"-?(?:(?:0|[1-9][0-9]{0,14})?\.[0-9]{1,24}(?:[eE][+-]?[0-9]{1,3})?|(?:0|[1-9][0-9]{0,14})[eE][+-]?[0-9]{1,3})",
-    "comma": "-?(?:0|[1-9][0-9]{0,8}),[0-9]{1,6}",
+    "comma": "-?(?:0,[0-9]{1,6}|[1-9][0-9]{0,8},(?:[0-9]{1,2}|[0-9]{4,6})|[1-9][0-9]{3,8},[0-9]{3})",
+    "either,": "-?[1-9][0-9]{0,2},[0-9]{3}",
     "boolean": "(?:true|false|True|False|TRUE|FALSE)",
     "date": _DATE,
     "datetime": f"{_DATE}[T ]{_TIME}",
@@ -98,7 +99,7 @@ NUMBERS: Final[frozenset[Kind]] = frozenset({"integer", "decimal", "long"})
 _TYPES: Final[tuple[tuple[frozenset[Kind], frozenset[Kind], Type], ...]] = (
     (frozenset({"integer"}), frozenset(), Type("integer")),
     (NUMBERS, frozenset(), Type("number")),
-    (frozenset({"integer", "comma"}), frozenset({"comma"}), Type("number", "1,5")),
+    (frozenset({"integer", "comma", "either,"}), frozenset({"comma"}), Type("number", "1,5")),
     (frozenset({"boolean"}), frozenset(), Type("boolean")),
     (frozenset({"date"}), frozenset(), Type("date")),
     (frozenset({"datetime"}), frozenset(), Type("datetime")),
@@ -120,3 +121,10 @@ def type_of(kinds: frozenset[Kind] | set[Kind]) -> Type:
         if values <= allowed and needed <= values:
             return found._replace(nullable=nullable)
     return Type("text", nullable=nullable)
+
+
+def may_have(type_: TypeName, notation: str, kind: Kind) -> bool:
+    """Whether a column of a type and notation may have a cell of a kind beside those that made it so."""
+    if kind == "empty" or type_ == "text":
+        return True
+    return any(kind in allowed for allowed, _, found in _TYPES if found[:2] == (type_, notation))

@@ -15,6 +15,8 @@ MAX_AROUND: Final = 40
 """Lines before or after a table that belong to its output; with more it is a document that has a table in it."""
 COUNTS: Final = re.compile(r"\s*\(?\d[\d,]* rows?\b|Time: |Query OK|Rows matched|Empty set")
 """What databases write below a table."""
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*[mK]")
+"""What terminals take for colours and weight: no text of a line."""
 _CHUNK: Final = 4_096
 
 
@@ -42,7 +44,7 @@ class Unbalanced(Exception):
 
 
 def lines_of(data: bytes, start: int = 0, number: int = 1, stop: int | None = None) -> Iterator[Line]:
-    """The lines of a text in UTF-8, from one that begins at `start` and has this number; up to `stop`, or all."""
+    """The lines of a text in UTF-8, from one that begins at `start` and has this number; up to `stop`, or all. Colours are no text."""
     stop = len(data) if stop is None else stop
     while start < stop:
         end = data.find(b"\n", start, stop) + 1 or stop
@@ -51,6 +53,8 @@ def lines_of(data: bytes, start: int = 0, number: int = 1, stop: int | None = No
             text = part.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:  # the data is the beginning of a text, and ends inside a character
             text = part.decode("utf-8", "replace")
+        if "\x1b" in text:
+            text = _COLOURS.sub("", text)
         yield Line(number, start, end, text.rstrip("\r\n"))
         start, number = end, number + 1
 
@@ -108,19 +112,30 @@ def kinds_of(rows: Iterable[Row], width: int) -> tuple[int, list[set[Kind]]]:
     return count, kinds
 
 
-def made(format: Format, header: Sequence[str] | None, width: int, parts: Parts, how: How, data: bytes) -> Table:
-    """Make the table whose records are found so.
+def made(
+    format: Format,
+    header: Sequence[str] | None,
+    width: int,
+    parts: Parts,
+    how: How,
+    data: bytes,
+    names: Sequence[str] | None = None,
+) -> Table:
+    """Make the table whose records are found so. `names` are those of columns that no header names.
 
     Raises:
         Unbalanced: a line is no part of it.
     """
-    names = unique_names(header, width)
+    names = unique_names(names or header, width)
     count, kinds = kinds_of(how.rows(data, names), width)
     return Table(
         format=format,
         names=names,
         header=None if header is None else tuple(header),
-        types=tuple(map(type_of, kinds)),
+        # What has a comma in a terminal is as often a device's numbers as a decimal.
+        types=tuple(
+            type_of(column | {"text"} if format == "aligned" and "comma" in column else column) for column in kinds
+        ),
         rows=count,
         parts=tuple(parts.made),
         how=how,

@@ -73,6 +73,6 @@ def _cell(dialect: Dialect, kinds: set[Kind], *, lines: bool) -> bytes:
         return b"(?:%s|%s(?:%s)+%s)" % (bare, quote, b"|".join(ways), last)
     patterns = [PATTERNS[kind].encode() for kind in sorted(kinds) if kind != "empty"]
     if dialect.delimiter[:1] in ".,":
-        patterns = [PATTERNS[kind].encode() for kind in sorted(kinds) if kind not in ("empty", "comma")]
+        patterns = [PATTERNS[kind].encode() for kind in sorted(kinds) if kind not in ("empty", "comma", "either,")]
     body = b"(?:%s)%s" % (b"|".join(patterns), b"?" if "empty" in kinds else b"") if patterns else b""
     return b"(?:%s|%s%s%s)" % (body, quote, body, quote) if quote else body

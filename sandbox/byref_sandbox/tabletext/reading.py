@@ -19,7 +19,8 @@ from byref_sandbox.tabletext.aligned import Aligned
 from byref_sandbox.tabletext.boxes import Drawn
 from byref_sandbox.tabletext.delimited import Delimited, Span
 from byref_sandbox.tabletext.expanded import Expanded
-from byref_sandbox.tabletext.kinds import kind_of, type_of
+from byref_sandbox.tabletext.kinds import TypeName, kind_of, may_have
+from byref_sandbox.tabletext.listing import Listing
 from byref_sandbox.tabletext.result import Dialect, Recognised, unique_names
 from byref_sandbox.tabletext.rows import Reader
 
@@ -65,7 +66,7 @@ class Column(msgspec.Struct, array_like=True, frozen=True):
     notation: str = ""
 
 
-How = Delimited | Drawn | Aligned | Expanded
+How = Delimited | Drawn | Aligned | Expanded | Listing
 
 
 class Table(msgspec.Struct, array_like=True, frozen=True):
@@ -311,11 +312,7 @@ def values_of(column: Column, texts: Sequence[str | None]) -> list[Any]:
 
 def _fits(cell: str, column: Column) -> bool:
     """Whether a cell of a ragged row is of its column's type."""
-    kind = kind_of(cell)
-    if column.type in ("text", "empty") or kind == "empty":
-        return column.type != "empty" or kind == "empty"
-    type_ = type_of({kind})
-    return type_[:2] == (column.type, column.notation) or (column.type == "number" and type_.name == "integer")
+    return may_have(cast(TypeName, column.type), column.notation, kind_of(cell))
 
 
 def decoded(reading: Reading, data: bytes) -> bytes:

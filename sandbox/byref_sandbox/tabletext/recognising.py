@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Callable
 from typing import Final
 
-from byref_sandbox.tabletext import aligned, boxes, delimited, expanded
+from byref_sandbox.tabletext import aligned, boxes, delimited, expanded, listing
 from byref_sandbox.tabletext.result import NotATable, Recognised, Table
 
 _Read = Callable[[bytes], tuple[Table, ...] | NotATable | None]
@@ -14,6 +14,7 @@ _READERS: Final[dict[str, _Read]] = {
     "expanded": expanded.recognise,
     "box": boxes.recognise,
     "aligned": aligned.recognise,
+    "listing": listing.recognise,
 }
 FORMATS: Final = ("csv", *_READERS)
 """What a caller may say that a text is. `csv` is any delimited text, `box` any table with bars, Markdown's too."""

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from byref_sandbox.tabletext.kinds import Type
 
-Format = Literal["delimited", "box", "expanded", "markdown", "aligned"]
+Format = Literal["delimited", "box", "expanded", "markdown", "aligned", "listing"]
 PartKind = Literal["preamble", "header", "rule", "records", "ragged", "blank", "footer"]
 Row = Sequence[str | None]
 

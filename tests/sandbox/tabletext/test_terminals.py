@@ -1,0 +1,289 @@
+"""What programs print in columns: with the real ones where they are installed, and as they print it elsewhere."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+
+import pytest
+
+from byref_sandbox.tabletext import NotATable, Recognised, Table, reading, recognise
+from byref_sandbox.tabletext.lines import display_width, lines_of
+
+
+def tables_of(text: str) -> tuple[Table, ...]:
+    """The tables of a text, of which every byte is in a part, and every letter of each line of records in its cells."""
+    found = recognise(text)
+    assert isinstance(found, Recognised), f"{found}\n{text[:1000]}"
+    data = text.encode()
+    parts = [part for table in found.tables for part in table.parts]
+    assert [part.start for part in parts] == [0, *(part.end for part in parts[:-1])]
+    assert parts[-1].end == len(data)
+    for table in found.tables:
+        lines = [
+            line.text
+            for part in table.parts
+            if part.kind == "records"
+            for line in lines_of(data, part.start, stop=part.end)
+        ]
+        records = list(table.records())
+        assert len(records) == len(lines) == table.rows
+        for record, line in zip(records, lines, strict=True):
+            cells = record[table.names[0] == "directory" :]
+            assert "".join("".join(cell or "" for cell in cells).split()) == "".join(line.split()), line
+    again = reading.from_text(reading.to_text(reading.reading_of(found)))
+    assert [len(reading.records(table, data)) for table in again.tables] == [table.rows for table in found.tables]
+    return found.tables
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("ls -l /usr/bin", "mode links owner group size modified name"),
+        ("ls -l --color=always /etc", "mode links owner group size modified name"),
+        ("ls -lis /etc", "inode blocks mode links owner group size modified name"),
+        ("ls -lR --time-style=long-iso /etc", "directory mode links owner group size modified name"),
+        ("find /etc/apt -ls", "inode blocks mode links owner group size modified name"),
+        ("df -P /", "Filesystem|1024-blocks|Used|Available|Capacity|Mounted on"),
+        ("df -hT", "Filesystem|Type|Size|Used|Avail|Use%|Mounted on"),
+        ("free -w", "column_1 total used free shared buffers cache available"),
+        ("ps -eo pid,lstart,cmd", "PID STARTED CMD"),
+        ("ps aux", "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND"),
+        ("ps -ef --forest", "UID PID PPID C STIME TTY TIME CMD"),
+        ("top -b -n 1", "PID USER PR NI VIRT RES SHR S %CPU %MEM TIME+ COMMAND"),
+        ("dpkg -l", "||/ Name Version Architecture Description"),
+        ("lslocks", "COMMAND PID TYPE SIZE MODE M START END PATH"),
+        ("lslogins", "UID USER PROC PWD-LOCK PWD-DENY LAST-LOGIN GECOS"),
+    ],
+)
+def test_what_installed_programs_print(command: str, names: str) -> None:
+    if shutil.which(command.split()[0]) is None:
+        pytest.skip("not installed")
+    printed = subprocess.run(command.split(), capture_output=True, text=True, errors="replace")
+    if printed.stdout.count("\n") < 3:
+        pytest.skip("it has nothing to say here")
+    [table, *_] = tables_of(printed.stdout)
+    assert table.names == tuple(names.split("|" if "|" in names[3:] and not names.startswith("||") else " "))
+
+
+DPKG = """\
+Desired=Unknown/Install/Remove/Purge/Hold
+| Status=Not/Inst/Conf-files/Unpacked/halF-conf/Half-inst/trig-aWait/Trig-pend
+|/ Err?=(none)/Reinst-required (Status,Err: uppercase=bad)
+||/ Name           Version      Architecture Description
++++-==============-============-============-=================================
+ii  bash           5.2.15-2+b8  amd64        GNU Bourne Again SHell
+rc  linux-image    6.1.0-9      amd64        Linux – signed
+"""
+SS = """\
+State  Recv-Q Send-Q Local Address:Port  Peer Address:PortProcess
+LISTEN 0      4096       127.0.0.1:8399       0.0.0.0:*    users:(("python",pid=17,fd=6))
+LISTEN 0      128          0.0.0.0:22         0.0.0.0:*
+"""
+LSBLK = """\
+NAME        MAJ:MIN RM  SIZE RO TYPE MOUNTPOINTS
+sda           8:0    0  100G  0 disk
+├─sda1        8:1    0  512M  0 part /boot/efi
+└─sda2        8:2    0 99.5G  0 part
+  └─vg-root 253:0    0 99.5G  0 lvm  /
+"""
+LSBLK_F = """\
+NAME  FSTYPE FSVER LABEL UUID FSAVAIL FSUSE% MOUNTPOINTS
+zram0
+vda                             76.1G    10% /
+"""
+NETSTAT = """\
+Active Internet connections (servers and established)
+Proto Recv-Q Send-Q Local Address           Foreign Address         State
+tcp        0      0 0.0.0.0:22              0.0.0.0:*               LISTEN
+udp        0      0 127.0.0.1:323           0.0.0.0:*
+Active UNIX domain sockets (servers and established)
+Proto RefCnt Flags       Type       State         I-Node   Path
+unix  2      [ ACC ]     STREAM     LISTENING     20518    /run/dbus/socket
+unix  3      [ ]         STREAM     CONNECTED     21432
+"""
+SYSTEMCTL = """\
+UNIT FILE                         STATE    PRESET
+dev-hugepages.mount               static   -
+proc-sys-fs-binfmt_misc.mount     disabled disabled
+
+2 unit files listed.
+"""
+VMSTAT_M = """\
+Cache                       Num  Total   Size  Pages
+AF_VSOCK                     36     36   1280     12
+Acpi-State                  102    102     80     51
+Cache                       Num  Total   Size  Pages
+dentry                        3     42    192     21
+"""
+AWS = """\
+      Name                    Value             Type    Location
+      ----                    -----             ----    --------
+   profile                <not set>             None    None
+    region                eu-west-1      config-file    ~/.aws/config
+"""
+LSCPU = "CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE\n  0    0      0    0 0:0:0:0          yes\n  1    0      0    1 1:1:1:0          yes\n"
+IOSTAT = """\
+Linux 6.1.0 (host) \t01/02/26 \t_x86_64_\t(2 CPU)
+
+avg-cpu:  %user   %nice %system %iowait  %steal   %idle
+          45.45    3.14   18.94    0.13    0.20   32.14
+
+Device             tps    kB_read/s    kB_read
+vda             185.74      2182.51    1402369
+sda               0.00         0.00          0
+"""
+LS = """\
+/etc/a:
+total 8
+-rw-r--r-- 1 root root   12 Jan  2 10:00 a file
+lrwxrwxrwx 1 root root    4 Jun 24  2025 link -> a file
+
+/etc/a/b c:
+total 0
+crw-rw-rw- 1 root root 1, 3 Jan  2 10:00 null
+"""
+TAR = "drwxr-xr-x root/root         0 2025-06-24 14:37 etc/\n-rw-r--r-- root/adm        155 2026-05-20 16:49 etc/a b\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "first", "last"),
+    [
+        (DPKG, ["||/", "Name", "Version", "Architecture", "Description"], ["ii", "bash", "5.2.15-2+b8", "amd64", "GNU Bourne Again SHell"], ["rc", "linux-image", "6.1.0-9", "amd64", "Linux – signed"]),
+        (SS, ["State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:PortProcess"], ["LISTEN", "0", "4096", "127.0.0.1:8399", '0.0.0.0:*    users:(("python",pid=17,fd=6))'], ["LISTEN", "0", "128", "0.0.0.0:22", "0.0.0.0:*"]),
+        (LSBLK, ["NAME", "MAJ:MIN", "RM", "SIZE", "RO", "TYPE", "MOUNTPOINTS"], ["sda", "8:0", "0", "100G", "0", "disk", ""], ["└─vg-root", "253:0", "0", "99.5G", "0", "lvm", "/"]),
+        (LSBLK_F, ["NAME", "FSTYPE", "FSVER", "LABEL", "UUID", "FSAVAIL", "FSUSE%", "MOUNTPOINTS"], ["zram0", *[""] * 7], ["vda", "", "", "", "", "76.1G", "10%", "/"]),
+        (SYSTEMCTL, ["UNIT FILE", "STATE", "PRESET"], ["dev-hugepages.mount", "static", "-"], ["proc-sys-fs-binfmt_misc.mount", "disabled", "disabled"]),
+        (VMSTAT_M, ["Cache", "Num", "Total", "Size", "Pages"], ["AF_VSOCK", "36", "36", "1280", "12"], ["dentry", "3", "42", "192", "21"]),
+        (AWS, ["Name", "Value", "Type", "Location"], ["profile", "<not set>", "None", "None"], ["region", "eu-west-1", "config-file", "~/.aws/config"]),
+        (LSCPU, ["CPU", "NODE", "SOCKET", "CORE", "L1d:L1i:L2:L3", "ONLINE"], ["0", "0", "0", "0", "0:0:0:0", "yes"], ["1", "0", "0", "1", "1:1:1:0", "yes"]),
+        (LS, ["directory", "mode", "links", "owner", "group", "size", "modified", "name"], ["/etc/a", "-rw-r--r--", "1", "root", "root", "12", "Jan  2 10:00", "a file"], ["/etc/a/b c", "crw-rw-rw-", "1", "root", "root", "1, 3", "Jan  2 10:00", "null"]),
+    ],
+)  # fmt: skip
+def test_what_programs_print(text: str, names: list[str], first: list[str], last: list[str]) -> None:
+    [table] = tables_of(text)
+    records = [list(record) for record in table.records()]
+    assert (list(table.names), records[0], records[-1]) == (names, first, last)
+    coloured = "\n".join(f"\x1b[1;32m{line[:4]}\x1b[0m{line[4:]}\x1b[K" for line in text.split("\n"))
+    [plain] = recognise(coloured).tables  # type: ignore[union-attr]
+    assert [list(record) for record in plain.records()] == records
+
+
+def test_owners_of_an_archive() -> None:
+    found = recognise(TAR)
+    assert isinstance(found, Recognised)
+    [table] = found.tables
+    assert [type_.name for type_ in table.types] == ["text", "text", "text", "integer", "datetime", "text"]
+    assert [*table.records()][1] == ("-rw-r--r--", "root", "adm", "155", "2026-05-20 16:49", "etc/a b")
+
+
+def test_tables_below_one_another() -> None:
+    internet, unix = tables_of(NETSTAT)
+    assert internet.names[3:] == ("Local Address", "Foreign Address", "State")
+    assert [*internet.records()][1] == ("udp", "0", "0", "127.0.0.1:323", "0.0.0.0:*", "")
+    assert unix.names == ("Proto", "RefCnt", "Flags", "Type", "State", "I-Node", "Path")
+    assert [*unix.records()][1] == ("unix", "3", "[ ]", "STREAM", "CONNECTED", "21432", "")
+    processors, devices = tables_of(IOSTAT)
+    assert [*processors.records()] == [("", "45.45", "3.14", "18.94", "0.13", "0.20", "32.14")]
+    assert devices.rows == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The first row names no columns: sizes, digests and paths are in each row.
+        "3.9K\t/etc/a\n12K\t/etc/b\n1.5M\t/usr\n",
+        "100755 725a8e8245407866d637c5f7d007761ccd64eeca 0\t.ci/run\n"
+        + "".join(f"100644 {n:040x} 0\tb{n}\n" for n in range(9)),
+        "/usr/a\tone\n/usr/b\ttwo\n/usr/c\tthree\n/etc/d\tfour\n",
+        "".join(f"file\t{name}\tof {name}\n" for name in "abcdefg"),
+    ],
+)
+def test_a_first_row_that_is_like_the_others_is_one_of_them(text: str) -> None:
+    [table] = recognise(text).tables  # type: ignore[union-attr]
+    assert (table.header, table.rows) == (None, text.count("\n"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Indented lists, lists in code, code with brackets over several lines.
+        "\tlinux-vdso.so.1 (0x00007fc3e11af000)\n\tlibc.so.6 => /lib/libc.so.6 (0x1)\n\t/lib64/ld.so (0x2)\n\tlibz (0x3)\n",
+        "    'break',\n    'case',\n" * 9,
+        "hexagon_add,   // llvm.add\nhexagon_sub,   // llvm.sub\n" * 9,
+        "    (0, 0, 95),\n    (135, 0, 0),\n    (215, 95, 0),\n" * 9,
+        # A line of three words in capitals above lines that do not fit, and sections of prose below a table.
+        "NAME READY STATUS\nall of these lines are prose\nwith other numbers of words 12\n" * 3,
+        "A  B  C\n1  2  3\n4  5  6\n\n" + "Here follows prose, a paragraph of it.\n\n" * 30,
+        "-rw-r--r-- 1 root root 12 Jan  2 10:00 a\n-rw-r--r-- 1 root root 12 Jan  2 10:00 b\nls: no such file\n",
+    ],
+)
+def test_what_only_looks_like_a_table_stays_text(text: str) -> None:
+    assert isinstance(recognise(text), NotATable)
+
+
+def drawn(draw: random.Random, gap: int) -> tuple[list[str], list[list[str]], str]:
+    """Columns as a program aligns them: their names, their cells, and the text."""
+    width, rows = draw.randint(3, 8), draw.randint(2, 30)
+    is_loud = draw.random() < 0.6
+    names = draw.sample(["name", "id", "status", "age", "size", "node", "ready", "owner", "path", "cpu"], width)
+    names = [name.upper() if is_loud else name.capitalize() for name in names]
+    if gap > 1:
+        names = [f"{name} {'GATES' if is_loud else 'name'}" if draw.random() < 0.3 else name for name in names]
+    cells = {
+        "number": ["0", "1", "456", "99999", "12.5"],
+        "word": ["web-1", "db", "<none>", "x.y:80"],
+        "size": ["4.0K", "12M", "0"],
+        "words": ["1 (2d ago)", "About an hour", "Up 3 days", "one"],
+        "tree": ["├─sda1", "└─sda2", "sda", "│ └─vg-root"],
+        "wide": ["日本語", "ü", "한국", "abc"],
+        "some": ["", "", "x", "yes"],
+    }
+    kinds = ["number", *draw.choices(list(cells), k=width - 1)]
+    draw.shuffle(kinds)
+    body = [[draw.choice(cells[kind]) for kind in kinds] for _ in range(rows)]
+    for column, kind in enumerate(kinds):
+        if kind == "some" and not any(row[column] for row in body):
+            body[0][column] = "x"
+    sides = [draw.choice("<>") if kind in ("number", "size") else "<" for kind in kinds]
+    widths = [max(display_width(row[column]) for row in [names, *body]) for column in range(width)]
+
+    def line(row: list[str]) -> str:
+        made = []
+        for cell, side, size in zip(row, sides, widths, strict=True):
+            blanks = " " * (size - display_width(cell))
+            made.append(cell + blanks if side == "<" else blanks + cell)
+        return (" " * gap).join(made).rstrip()
+
+    return names, body, "".join(f"{line(row)}\n" for row in [names, *body])
+
+
+def test_cells_are_in_their_columns_or_it_stays_text() -> None:
+    """Names and cells with blanks, empty cells, any alignment, trees and wide characters: nothing is shifted, and little stays text."""
+    stayed = 0
+    for seed in range(300):
+        draw = random.Random(seed)
+        names, body, text = drawn(draw, draw.choice([1, 2, 3]))
+        found = recognise(text)
+        if isinstance(found, NotATable):
+            stayed += 1
+            continue
+        [table] = found.tables
+        assert (list(table.names), [list(record) for record in table.records()]) == (names, body), (
+            f"seed {seed}\n{text}"
+        )
+    assert stayed < 15
+
+
+def test_commas_that_may_be_of_thousands_are_no_decimals() -> None:
+    for cells, type_ in (
+        (["1,234", "2,500", "999"], "text"),
+        (["1,234", "2,5", "999"], "number"),
+        (["0,234", "1,234", "5"], "number"),
+        (["1234,567", "1,234"], "number"),
+        (["1,234,567", "1,234"], "text"),
+    ):
+        text = "id;v\n" + "".join(f"{n};{cells[n % len(cells)]}\n" for n in range(12))
+        [table] = recognise(text).tables  # type: ignore[union-attr]
+        assert table.types[1].name == type_, cells
