@@ -8,10 +8,10 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo headline test test-on test-all chaos soak compat notebooks allowed lint format bench docs statements clean
+.PHONY: help demo headline test test-on test-all chaos soak conformance compat notebooks allowed lint format bench docs statements clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "byref needs Python 3.11 or newer; try: make PYTHON=python3.12 …")'
@@ -43,6 +43,9 @@ chaos: $(READY) ## break everything that can break, under load, then verify, in 
 
 soak: $(READY) ## twenty minutes of mixed load, and whether anything grows or is left
 	@$(BIN)/python tests/soak
+
+conformance: $(READY) ## ten thousand requests made of the OpenAPI document, in some minutes, and whether the answers are as it says
+	@$(BIN)/python tests/conformance
 
 compat: $(READY) ## how much public code runs in the sandbox as in plain Python, the misses by reason (CORPORA=folder with what cannot be fetched, ONLY="ds1000 …", WRITE=1: into docs/language.md)
 	@UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --group compat

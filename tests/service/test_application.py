@@ -209,3 +209,15 @@ def test_it_mounts_in_an_application_of_the_hosts(local_house: House, tenant: st
             assert json.loads((await client.get("/openapi.json")).content)["openapi"] == "3.1.0"
 
     local_house.loop.run_until_complete(work())
+
+
+def test_an_integer_may_be_written_with_a_point(local_house: House, tenant: str) -> None:
+    async def talk(client: httpx.AsyncClient) -> None:
+        await client.put("/sessions/a", json={"context_window": 5_000.0})
+        headers = {"Content-Type": "application/json"}
+        assert (await client.post("/sessions/a/compaction", content=b'{"tokens": 3.0}', headers=headers)).is_success
+        assert (await client.get("/sessions/a/usage")).json()["context_tokens"] == 3
+        for body in (b'{"tokens": 3.5}', b'{"tokens": "3"}', b'{"tokens": 1e30}', b'{"tokens": -1.0}'):
+            problem(await client.post("/sessions/a/compaction", content=body, headers=headers), 422, "invalid-request")
+
+    local_house.talk(local_house.token(tenant), talk)

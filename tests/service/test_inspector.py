@@ -123,6 +123,25 @@ def test_without_the_right_no_content_is_seen(local_house: House, tenant: str) -
         assert "max_result_tokens=7,000" in texts[1] and ("shapes and numbers only" in texts[1]) is not has_content
 
 
+def test_totals_and_health(house: House, tenant: str) -> None:
+    name, token = fill(house, tenant), house.token(tenant, "inspect")
+    totals, health = look(house, token, page("ledger", session=name), "health")
+    rows = [" ".join(row.split()) for row in re.findall(r"<tr data-row>(.*?)</tr>", totals.text)]
+    texts = [re.sub(r"(<[^>]*>)+", " ", row).split() for row in rows]
+    assert texts[0][:4] == ["claude-sonnet-5", "1", "3,000", "–"] and texts[0][-1].startswith("$0.0")
+    assert texts[1][:5] == ["orders", "the", "host", "1", "–"]
+    assert [one[:1] + one[2:4] for one in texts if one[0] == "code_interpreter"] == [["code_interpreter", "1", "–"]]
+    assert ["inline", "2"] in [one[:2] for one in texts] and ["variables", "1"] in [one[:2] for one in texts]
+    assert SECRET not in checked(totals).text
+    said = " ".join(checked(health).text.split())
+    for what in (
+        f"Interpreter {type(house.engine.sandbox).__name__}",
+        "as this byref has it",
+        "Stored in the database",
+    ):
+        assert what.replace(" ", "") in said.replace(" ", ""), what
+
+
 def test_who_may_not_look(local_house: House, tenant: str) -> None:
     name = fill(local_house, tenant)
     there = page("session", session=name)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import socket
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,9 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 from browsers import chromium
-from service_kit import House
-
-from byref.cli import connections
+from service_kit import House, served
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed: no browser is driven")
 
@@ -108,7 +103,7 @@ async def fill(house: House, tenant: str, some: list[str]) -> list[str]:
             "artifact?" + urlencode(about | {"variable": bound, "view": view}) for view in ("table", "tree", "lines")
         ]
         links += ["artifact?" + urlencode(about | {"variable": bound, "sort": few[0], "grep": few[2 % len(few)]})]
-        links += [f"{page}?" + urlencode(about) for page in ("session", "artifacts", "variables", "runs")]
+        links += [f"{page}?" + urlencode(about) for page in ("session", "ledger", "artifacts", "variables", "runs")]
         links += ["session?" + urlencode(about | {"after": 20})]
         links += ["step?" + urlencode(about | {"step": step}) for step in range(1, len(few) + 3)]
         if number < 25:
@@ -134,31 +129,19 @@ def browse(house: House, tenant: str, visit: Visit, *settings: dict[str, Any]) -
     token = house.token(tenant, "inspect", "content")
 
     async def work() -> None:
-        async with served(house) as url, playwright.async_playwright() as driver:
+        async with served(house) as base, playwright.async_playwright() as driver:
             browser = await driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
             try:
                 for each in settings:
                     context = await browser.new_context(**each)
                     cookie = {"name": "byref_inspect", "value": token, "domain": "127.0.0.1", "path": "/inspect"}
                     await context.add_cookies([cookie])
-                    await visit(context, url)
+                    await visit(context, f"{base}/inspect/")
                     await context.close()
             finally:
                 await browser.close()
 
     house.loop.run_until_complete(work())
-
-
-@asynccontextmanager
-async def served(house: House):  # type: ignore[no-untyped-def]
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        server = connections.Server(house.app, leave_seconds=1)
-        running = asyncio.ensure_future(server.serve([sock]))
-        try:
-            yield f"http://127.0.0.1:{sock.getsockname()[1]}/inspect/"
-        finally:
-            server.should_exit = True
-            await running
 
 
 OURS = """() => [...document.querySelectorAll('*')].filter((one) => !OK.has(one.localName) ||
@@ -238,6 +221,7 @@ def test_people_can_read_the_pages(local_house: House, tenant: str, axe: str, sc
         "",
         f"session?{about}",
         f"step?{about}&step=1",
+        f"ledger?{about}",
         f"artifacts?{about}",
         f"variables?{about}",
         f"runs?{about}",

@@ -11,8 +11,9 @@ import pytest
 from service_kit import House
 from test_inspector import Tags, checked, look, page
 
+from byref import Policy
 from byref.service import app
-from byref.service.inspector import views
+from byref.service.inspector import bigtables, views
 from byref.service.inspector.sight import Sight
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4
@@ -24,6 +25,15 @@ def add(house: House, tenant: str, *artifacts: tuple[str, object, str | None]) -
         session = await house.engine.session("chat", tenant=tenant)
         for name, value, content_type in artifacts:
             await session.store_artifact(value, name=name, content_type=content_type)
+
+    house.loop.run_until_complete(work())
+
+
+def give(house: House, tenant: str, tool: str, output: object) -> None:
+    async def work() -> None:
+        session = await house.engine.session("chat", tenant=tenant, policy=Policy(mode="variables"))
+        done = await session.process(output, tool=tool)
+        assert done.route == "variables", (done.route, done.reason)
 
     house.loop.run_until_complete(work())
 
@@ -80,20 +90,68 @@ def test_a_table_in_a_text_is_a_table(house: House, tenant: str) -> None:
     assert cells(answer.text)[-1] == ["19,999", "19999", "DE"]
 
 
-def test_a_big_table_is_read_by_its_lines(local_house: House, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "PARSED_BYTES", 1_000)
-    rows = [{"id": n, "note": "x\n" * (n % 3)} for n in range(1_234)]
-    add(local_house, tenant, ("big", rows, None), ("one", json.dumps(rows), "application/json"))
-    token = local_house.token(tenant, "inspect", "content")
-    end, lines = look(
-        local_house,
+@pytest.fixture
+def nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "PARSED_BYTES", 0)
+    monkeypatch.setattr(views, "SMALL_BYTES", 0)
+    monkeypatch.setattr(bigtables, "SECONDS", 60)
+
+
+BIG = [{"id": n, "note": f'x\n"y" {n % 3}'} for n in range(1_234)]
+HEADED = "id,note\n" + "".join(f"{n},{'x' * (n % 7)} {n % 3}\n" for n in range(1_234))
+
+
+@pytest.mark.parametrize(
+    "name, about, value, content_type",
+    [
+        ("of records", {"artifact": "of records"}, BIG, None),
+        ("below a key", {"variable": "orders"}, {"page": 1, "orders": BIG, "more": {"orders": [1]}}, "output"),
+        ("in lines", {"artifact": "in lines"}, "\n".join(map(json.dumps, BIG)), "output"),
+        ("delimited", {"artifact": "delimited"}, HEADED, "output"),
+    ],
+)
+def test_big_tables_that_have_a_row_in_each_line(
+    house: House, tenant: str, nothing_is_parsed: None, name: str, about: dict[str, Any], value: Any, content_type: str
+) -> None:
+    if content_type == "output":
+        give(house, tenant, name, value)
+    else:
+        add(house, tenant, (name, value, content_type))
+    if "artifact" in about and content_type == "output":
+        about = {"variable": name.replace(" ", "_")}
+    token = house.token(tenant, "inspect", "content")
+    first, end, some, none = look(
+        house,
         token,
-        page("artifact", session="chat", artifact="big", row=1_200),
-        page("artifact", session="chat", artifact="one"),
+        page("artifact", session="chat", **about),
+        page("artifact", session="chat", row=1_200, **about),
+        page("artifact", session="chat", containing=" 2", row=900, **about),
+        page("artifact", session="chat", containing="NOBODY", **about),
     )
+    assert [row[1] for row in cells(first.text)] == [str(n) for n in range(100)]
     assert [row[1] for row in cells(end.text)] == [str(n) for n in range(1_200, 1_234)]
     assert "1,200–1,233 of 1,234" in checked(end).text and "sort=" not in end.text
-    assert "more" not in checked(lines).text and len(lines.content) < 20_000
+    assert [row[0] for row in cells(some.text)] == [f"{n:,}" for n in range(900, 1_200) if n % 3 == 2]
+    assert "row=1200" in some.text
+    assert "No row contains this" in " ".join(checked(none).text.split())
+
+
+@pytest.mark.parametrize("written", ["[{}]", ' {{"page": {{"orders": []}}, "orders" : \n[ {} ], "end": 1}}'])
+def test_big_tables_in_the_json_of_others(house: House, tenant: str, nothing_is_parsed: None, written: str) -> None:
+    rows = [*BIG[:250], {"id": 250, "note": "ü" * 1_000}, *BIG[251:400]]
+    give(house, tenant, "everything", written.format(" , ".join(json.dumps(one, ensure_ascii=False) for one in rows)))
+    link = page("artifact", session="chat", variable="everything" if written.startswith("[") else "orders")
+    token, found = house.token(tenant, "inspect", "content"), list[list[str]]()
+    while True:
+        (answer,) = look(house, token, link)
+        found += cells(answer.text)
+        further = [one["href"] for tag, one in checked(answer).found if tag == "a" and one.get("rel") == "next"]
+        if not further:
+            break
+        (link,) = further
+    assert [row[1] for row in found] == [str(n) for n in range(400)] and "ü" in found[250][2]
+    (astray,) = look(house, token, f"{link}&row=5&place=1001")
+    assert "No row here" in " ".join(checked(astray).text.split()) or len(cells(astray.text)) <= 100
 
 
 def test_a_tree_is_bounded() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 
 from byref import AsyncEngine
+from byref.cli import connections
 from byref.service import app, auth
 
 Talk = Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]
@@ -36,3 +39,16 @@ class House:
                 return await talk(client)
 
         return self.loop.run_until_complete(work())
+
+
+@asynccontextmanager
+async def served(house: House) -> AsyncIterator[str]:
+    """Serve at a port of this machine, and give its address."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        server = connections.Server(house.app, leave_seconds=1)
+        running = asyncio.ensure_future(server.serve([sock]))
+        try:
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await running

@@ -108,10 +108,11 @@ def search(
     max_matches: int = 50,
     deadline: float = 10.0,
     context_lines: int = 0,
+    counted: int = COUNTED,
 ) -> Found:
     """Search as `grep` does, and return a result that can be rendered several times, in different sizes.
 
-    Up to `context_lines` lines around each match are kept during the search, so that rendering need not read them again.
+    It ends beyond `counted` matching lines, or beyond `max_matches` if these are more. Up to `context_lines` lines around each match are kept during the search, so that rendering need not read them again.
     """
     if max_matches < 1:
         raise ValueError(f"max_matches={max_matches!r}: expected at least 1")
@@ -120,7 +121,7 @@ def search(
         regexp, literal = compile_pattern(pattern, ignore_case=ignore_case)
         until = time.monotonic() + deadline
         bare = bool(literal) or sees_line_ends(pattern)
-        done = _Search(payload, regexp, start, last, max_matches, until, context_lines, bare=bare)
+        done = _Search(payload, regexp, start, last, max_matches, until, context_lines, bare=bare, counted=counted)
         done.run()
     finally:
         forget_patterns()
@@ -136,6 +137,24 @@ class Found:
     _literal: str
     _deadline: float
     _end: int | None
+
+    @property
+    def lines(self) -> list[int]:
+        """The numbers of the first matching lines, at most `max_matches`."""
+        return [hit.line for hit in self._search.hits]
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline ended the search."""
+        return self._search.late
+
+    @property
+    def next_line(self) -> int | None:
+        """The line from which another search goes on; None if all matching lines are in `lines`."""
+        search, lines = self._search, self.lines
+        if lines and search.matches > len(lines):
+            return lines[-1] + 1
+        return None if search.complete else search.line if search.late else lines[-1] + 1
 
     def render(self, max_chars: int, *, context_lines: int = 5, go_on: From = _from_line) -> GrepResult:
         """Return the answer for the model in at most `max_chars` characters; raises ToolError and ValueError as `grep` does."""
@@ -198,6 +217,7 @@ class _Search:
         context: int,
         *,
         bare: bool,
+        counted: int,
     ) -> None:
         self.payload, self.regexp, self.start, self.last, self.until = payload, regexp, start, last, until
         self._found, self.late = 0, False
@@ -210,7 +230,7 @@ class _Search:
         self._bare = bare
         self._ending = b"" if bare else b"\r"
         self._free = max_matches
-        self._most = max(COUNTED, max_matches)
+        self._most = max(counted, max_matches)
         self._to_the_end = last == payload.line_count
         # `_data` holds the current bytes, `_position` is where to go on in them. `_inside` means that the position is
         # within a line longer than a slice: `_column` is then the number of its characters before the position, and

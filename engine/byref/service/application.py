@@ -33,6 +33,8 @@ BODY_SECONDS = 60.0
 """For a whole JSON body, and for each piece of an upload."""
 KEY_CHARS = 512
 """Characters of an `Idempotency-Key`."""
+_IS_WHOLE = re.compile(r"Expected `int[^`]*`, got `float`")
+"""What msgspec says of 3.0 where an integer belongs; to JSON Schema, and to languages that have one kind of number, it is one."""
 _OWN_ID = ("call_id", "request_id")
 """What makes an operation happen once; the header `Idempotency-Key` stands for it where the request has none."""
 
@@ -210,8 +212,10 @@ async def _of_body(operation: Operation, request: Request) -> records.Given:
     try:
         jsontext.check_depth(body)
         return msgspec.json.decode(body, type=operation.given)
-    except msgspec.ValidationError:
-        raise
+    except msgspec.ValidationError as error:
+        if not _IS_WHOLE.match(str(error)):
+            raise
+        return msgspec.json.decode(body, type=operation.given, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Problem(400, "not-json", f"the body is no JSON: {error}") from error
     except RecursionError as error:

@@ -327,7 +327,7 @@ async def explain(at: Place, given: records.Which) -> records.Explanation:
     """Return why an output took its route; `step` or `call_id` says which."""
     which = given.step if given.step is not None else given.call_id
     if which is None or (given.step is not None and given.call_id is not None):
-        raise Problem(422, "invalid-request", "expected either step or call_id")
+        raise Problem(422, "configuration-error", "expected either step or call_id")
     try:
         found = await at.session.explain(which)
     except ConfigurationError as error:

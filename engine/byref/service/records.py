@@ -22,6 +22,7 @@ MOST_ITEMS = 1_000
 Limit = Annotated[int, Meta(ge=1, le=MOST_ITEMS, description="most items of the page")]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Step = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+After = Annotated[str, Meta(min_length=1, description="the last of the page before")]
 
 
 class Given(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -216,7 +217,7 @@ class Steps(Given):
 class Names(Given):
     """A page of things with ids or names."""
 
-    after: str | None = None
+    after: After | None = None
     limit: Limit = 100
 
 

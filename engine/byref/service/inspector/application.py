@@ -78,9 +78,8 @@ class Inspector:
         made = LIVE if name == "events" else PAGES.get(name)
         if made is None:
             raise Problem(404, "not-found", "there is no such page")
-        look = Look(
-            self._engine.database, grant.tenant, Sight("content" in grant.rights, self._redact), _query(request)
-        )
+        sight, engine = Sight("content" in grant.rights, self._redact), self._engine
+        look = Look(engine.database, grant.tenant, sight, _query(request), engine.sandbox)
         if made.shows_session:
             opened = await self._engine.session(look.text("session"), tenant=grant.tenant, create=False)
             scope = replace(opened._session._scope, uses=None)

@@ -15,7 +15,7 @@ from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
 from byref.db.tables import LedgerRow, TombstoneRow
 from byref.errors import ConfigurationError, ToolError
-from byref.service.inspector import views
+from byref.service.inspector import bigtables, views
 from byref.service.inspector.looks import Image, Look, Page
 from byref.service.problems import Problem, not_found
 
@@ -24,7 +24,8 @@ ARTIFACTS = 100
 GONE = 50
 """Tombstones that are shown, the newest."""
 MENTIONS = 50
-GREP_SECONDS = 3.0
+GREP_SECONDS = 0.2
+"""For one page of a search, which the next one goes on with."""
 GREP_CHARS = 40_000
 IMAGE_BYTES = 20 << 20
 PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
@@ -95,7 +96,7 @@ def artifact(look: Look) -> Page:
         "is_picture": picture_type(found) is not None,
     }
     if look.sight.has_content:
-        values |= _view(look, found, path)
+        values |= _view(look, found, path, values["shape"])
     return Page("artifact", values)
 
 
@@ -154,26 +155,32 @@ def _variable(look: Look) -> Variable | None:
         raise not_found(str(error)) from error
 
 
-def _view(look: Look, found: Artifact, path: Sequence[Any]) -> dict[str, Any]:
+def _view(look: Look, found: Artifact, path: Sequence[Any], shape: object) -> dict[str, Any]:
     """Return the values for a view of the data, and the other ways to look at it."""
     if found.is_binary:
         return {}
     if pattern := look.query.get("grep"):
-        return {"view": "grep", "ways": ["lines"], "grep": pattern, "found": _grepped(look, found, pattern)}
-    is_parsed, value = views.value_of(found, path)
-    rows = views.records(value) if is_parsed else None
-    first, sort = look.number("row", 0), look.query.get("sort")
-    ways = [*(["table"] if rows else []), *(["tree"] if is_parsed and isinstance(value, list | dict) else []), "lines"]
-    paged = None if is_parsed or path else views.table_of_lines(look.sight, found, first)
-    if paged is not None:
-        ways = ["table", "lines"]
-    view = look.query.get("view", "")
+        return {"view": "grep", "ways": ["lines"], "grep": pattern} | _grepped(look, found, pattern)
+    first, sort, wanted = look.number("row", 0), look.query.get("sort"), look.query.get("containing", "")[:1_000]
+    can_parse, view = views.can_parse(found), look.query.get("view", "")
+    by_range = None if found.payload.size < views.SMALL_BYTES else bigtables.table(found, path, shape)
+    needs_all = by_range is None or view == "tree" or (view in ("", "table") and sort is not None)
+    value, rows = None, None
+    if can_parse and needs_all:
+        value = views.value_of(found, path)
+        rows = views.records(value)
+    is_table = by_range is not None or rows is not None
+    is_tree = can_parse and (by_range is not None or isinstance(value, list | dict))
+    ways = [*(["table"] if is_table else []), *(["tree"] if is_tree else []), "lines"]
     view = view if view in ways else ways[0]
     values: dict[str, Any] = {"view": view, "ways": ways}
     descending = look.query.get("order") == "descending"
     if view == "table":
-        values["table"] = paged or views.table(look.sight, rows or [], first, sort, descending)
-        values |= {"sort": sort, "descending": descending}
+        values |= {"sort": sort, "descending": descending, "containing": wanted}
+        if rows is not None or by_range is None:
+            values["table"] = views.table(look.sight, rows or [], first, sort, descending, wanted)
+        else:
+            values["table"] = _by_range(look, by_range, first, wanted, can_parse=can_parse)
     elif view == "tree":
         values["tree"] = views.tree(look.sight, value)
     else:
@@ -181,13 +188,30 @@ def _view(look: Look, found: Artifact, path: Sequence[Any]) -> dict[str, Any]:
     return values
 
 
-def _grepped(look: Look, found: Artifact, pattern: str) -> Any:
-    about: dict[str, Any] = {"context_lines": 2, "max_matches": 100, "deadline": GREP_SECONDS}
+def _by_range(
+    look: Look, found: bigtables.ByLines | bigtables.ByPlace, first: int, wanted: str, *, can_parse: bool
+) -> views.Table:
+    if isinstance(found, bigtables.ByPlace):
+        page = found.page(first, look.number("place", 0))
+    else:
+        page = found.containing(wanted, first) if wanted else found.page(first)
+    is_lines = isinstance(found, bigtables.ByLines)
+    return views.table_by_range(
+        look.sight, page, first, can_sort=can_parse, can_search=is_lines, can_jump=is_lines and not wanted
+    )
+
+
+def _grepped(look: Look, found: Artifact, pattern: str) -> dict[str, Any]:
+    start = min(max(1, look.number("start", 1)), max(1, found.payload.line_count))
     try:
-        text = grep.grep(found.payload, pattern[:1_000], max_chars=GREP_CHARS, **about).text
+        done = grep.search(
+            found.payload, pattern[:1_000], start=start, max_matches=100, deadline=GREP_SECONDS, context_lines=2
+        )
+        text = done.render(GREP_CHARS, context_lines=2, go_on=lambda line, _: f"the lines from {line:,} on").text
+        goes_on = done.next_line
     except ToolError as error:
-        text = str(error)
-    return look.sight.text(text, GREP_CHARS)
+        text, goes_on = str(error), None
+    return {"found": look.sight.text(text, GREP_CHARS), "goes_on": goes_on, "start": start}
 
 
 def _mentions(connection: Connection, session_row: int, names: list[str]) -> list[Any]:

@@ -15,6 +15,7 @@ from byref.calling import approvals
 from byref.db import revisions
 from byref.db.tables import ArtifactRow, BlobRow, SessionRow
 from byref.service.inspector.looks import Look, Page
+from byref.service.inspector.rendering import in_json
 from byref_sandbox import probe
 
 WAITING = 50
@@ -35,17 +36,19 @@ def health(look: Look) -> Page:
         expired = (
             select(func.count()).select_from(ArtifactRow).where(mine, ArtifactRow.expires_at <= now, ~ArtifactRow.kept)
         )
-        stored = select(func.count(), func.coalesce(func.sum(BlobRow.size_bytes), 0)).where(
-            BlobRow.tenant == look.tenant, BlobRow.published_at.is_not(None)
+        stored = (
+            select(BlobRow.store, func.count().label("payloads"), func.sum(BlobRow.size_bytes).label("size"))
+            .where(BlobRow.tenant == look.tenant, BlobRow.published_at.is_not(None))
+            .group_by(BlobRow.store)
+            .order_by(BlobRow.store)
         )
         open_ = (
             select(func.count()).select_from(SessionRow).where(SessionRow.tenant == look.tenant, ~SessionRow.is_deleted)
         )
-        payloads = connection.execute(stored).one()
         return {
             "expired": connection.execute(expired).scalar_one(),
-            "payloads": payloads[0],
-            "stored_bytes": int(payloads[1]),
+            "stored": connection.execute(stored).all(),
+            "revision": revisions.state_of(connection, look.database.schema).revision,
             "sessions": connection.execute(open_).scalar_one(),
             "pending": approvals.runs(connection, look.tenant, WAITING),
         }
@@ -55,11 +58,11 @@ def health(look: Look) -> Page:
         "python": f"{platform.python_version()} on {platform.system()}",
         "dialect": f"SQLite {sqlite3.sqlite_version}" if dialect == "sqlite" else "PostgreSQL",
         "asked_ms": asked_ms,
-        "revision": revisions.head(),
+        "needed": revisions.head(),
         "walls": probe(),
         "interpreter": None if look.interpreter is None else type(look.interpreter).__name__,
     }
     values["pending"] = [
-        (one, [(call, look.sight.line(str(call.arguments))) for call in one.calls]) for one in values["pending"]
+        (one, [(call, look.sight.line(in_json(call.arguments))) for call in one.calls]) for one in values["pending"]
     ]
     return Page("health", values)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from byref.artifacts.store import Artifact
-from byref.service.inspector import data, health, runs, sessions
+from byref.service.inspector import data, health, runs, sessions, totals
 from byref.service.inspector.looks import Image, Look, Page
 
 __all__ = ["PAGES", "Made"]
@@ -33,6 +33,7 @@ PAGES: Mapping[str, Made] = MappingProxyType(
         "image": Made(data.image),
         "download": Made(data.download),
         "variables": Made(data.variables),
+        "ledger": Made(totals.ledger),
         "runs": Made(runs.runs),
         "run": Made(runs.run),
         "health": Made(health.health, shows_session=False),

@@ -183,6 +183,8 @@ class Part:
     text: Text | None
     artifact: Artifact | None = None
     is_gone: bool = False
+    is_cut: bool = False
+    """Only the beginning of the artifact is in `text`."""
 
 
 def step(look: Look) -> Page:
@@ -241,7 +243,9 @@ def _part(look: Look, part: Artifact | str | list[Any] | dict[str, Any] | None) 
         return Part(None, is_gone=True)
     if not isinstance(part, Artifact):
         return Part(look.sight.text(part if isinstance(part, str) else as_text([part])))
-    return Part(look.sight.text(beginning(part)), part)
+    shown = look.sight.text(beginning(part))
+    is_cut = part.payload.size > 4 * TEXT_CHARS or (shown is not None and shown.left_out > 0)
+    return Part(shown if shown is None else replace(shown, left_out=0), part, is_cut=is_cut)
 
 
 def beginning(artifact: Artifact, most: int = TEXT_CHARS) -> str | None:

@@ -10,25 +10,35 @@ from typing import Any
 
 from byref.artifacts.lines import segments
 from byref.artifacts.store import Artifact
+from byref.service.inspector.bigtables import READ_BYTES, ROWS, Rows
 from byref.service.inspector.sight import Sight, Text
-from byref_sandbox import jsontext
 from byref_sandbox.values.data import at_path
 
 PARSED_BYTES = 16 << 20
-"""Larger data is looked at by its lines, and tables whose records are lines by these."""
-ROWS = 100
+"""Larger data is not parsed, so that it is no tree, and its tables are not sorted."""
+SMALL_BYTES = 1 << 20
+"""Smaller data is always parsed."""
 COLUMNS = 40
 CELL_CHARS = 200
 NODES = 1_500
 CHILDREN = 100
 DEPTH = 40
+OPEN = 12
+"""Members of a value below the top that is unfolded."""
 LINES = 200
 LINES_CHARS = 2_000
 """Characters of one line."""
 COMPARED = 2_000
 """Lines of each of two texts that are compared."""
-READ_BYTES = 2 << 20
-"""Bytes that are read for one page of lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value in a table."""
+
+    text: Text | None
+    kind: str
+    """Its class on the page: that of numbers, of null, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +48,21 @@ class Table:
     columns: list[str]
     left_out: int
     """Columns that are not shown."""
-    rows: list[tuple[int, list[Text | None]]]
+    rows: list[tuple[int, list[Cell | None]]]
     """With the number of each, from 0 on."""
     total: int
+    """Rows of the whole table; of those that are searched, if a text is looked for."""
     first: int
+    next: int | None
+    """The first row of the next page."""
     can_sort: bool
-
-    @property
-    def next(self) -> int | None:
-        """The first row of the next page; a page of long lines may have fewer rows than others, or none."""
-        behind = self.first + max(1, len(self.rows))
-        return behind if behind < self.total else None
+    can_search: bool
+    can_jump: bool
+    """Whether a page can begin with any row."""
+    place: int | None = None
+    """Where the next page begins, if that cannot be told from its first row."""
+    is_late: bool = False
+    """Not all rows were searched, because of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +87,16 @@ class Lines:
     total: int
 
 
-def value_of(artifact: Artifact, path: Sequence[Any] = ()) -> tuple[bool, object]:
-    """Tell whether an artifact is data that is small enough to be parsed, and return what is at a path in it."""
+def can_parse(artifact: Artifact) -> bool:
+    """Tell whether an artifact is data that is small enough to be parsed."""
     if artifact.is_binary or artifact.size_bytes > PARSED_BYTES or artifact.payload.size > PARSED_BYTES:
-        return False, None
-    if not (artifact.is_json or artifact.is_string or artifact.reading is not None):
-        return False, None
-    return True, at_path(artifact.parsed, tuple(path))
+        return False
+    return artifact.is_json or artifact.is_string or artifact.reading is not None
+
+
+def value_of(artifact: Artifact, path: Sequence[Any] = ()) -> object:
+    """Return what is at a path in an artifact that can be parsed."""
+    return at_path(artifact.parsed, tuple(path))
 
 
 def records(value: object) -> list[Any] | None:
@@ -89,27 +106,24 @@ def records(value: object) -> list[Any] | None:
     return value if all(isinstance(one, dict) for one in value[:ROWS]) else None
 
 
-def table(sight: Sight, found: list[Any], first: int, sort: str | None, descending: bool) -> Table:
-    """Return a page of a table, sorted by a column if one is given."""
+def table(sight: Sight, found: list[Any], first: int, sort: str | None, descending: bool, wanted: str) -> Table:
+    """Return a page of a table, sorted by a column if one is given, with the rows that contain a text."""
     numbered = list(enumerate(found))
+    if wanted:
+        sought = wanted.casefold()
+        numbered = [one for one in numbered if any(sought in cell.casefold() for cell in _written_cells(one[1]))]
     if sort is not None:
         numbered.sort(
             key=lambda one: _order(one[1].get(sort) if isinstance(one[1], dict) else None), reverse=descending
         )
-    return _page(sight, numbered[first : first + ROWS], len(found), first, can_sort=True)
+    following = first + ROWS if first + ROWS < len(numbered) else None
+    page = Rows(numbered[first : first + ROWS], len(numbered), following)
+    return _page(sight, page, first, can_sort=True, can_search=True, can_jump=True)
 
 
-def table_of_lines(sight: Sight, artifact: Artifact, first: int) -> Table | None:
-    """Return a page of a big table whose records each have a line of their own, as byref writes JSON; None: it is none."""
-    if not artifact.is_json or artifact.has_own_text or artifact.payload.head(3) != b"[\n{":
-        return None
-    found = []
-    total = artifact.payload.line_count - 2
-    for number, line, is_whole in _read(artifact, first + 2, ROWS):
-        if number > total + 1 or not is_whole:
-            break
-        found.append((number - 2, jsontext.decode(line.rstrip(b",\r"))))
-    return _page(sight, found, total, first, can_sort=False)
+def table_by_range(sight: Sight, page: Rows, first: int, **what: bool) -> Table:
+    """Return a page of a table of which only these rows were read; `what` says what else can be done with it, as in `Table`."""
+    return _page(sight, page, first, **what)
 
 
 def tree(sight: Sight, value: object) -> list[Node]:
@@ -157,19 +171,29 @@ def _read(artifact: Artifact, start: int, most: int) -> list[tuple[int, bytes, b
     return found
 
 
-def _page(sight: Sight, found: list[tuple[int, Any]], total: int, first: int, *, can_sort: bool) -> Table:
-    columns = list(dict.fromkeys(key for _, one in found if isinstance(one, dict) for key in one))
-    if any(not isinstance(one, dict) for _, one in found):
+def _page(sight: Sight, page: Rows, first: int, **what: bool) -> Table:
+    columns = list(dict.fromkeys(key for _, one in page.rows if isinstance(one, dict) for key in one))
+    if any(not isinstance(one, dict) for _, one in page.rows):
         columns.append("")
     shown = columns[:COLUMNS]
-    rows = [(number, [_cell(sight, one, column) for column in shown]) for number, one in found]
-    return Table(shown, len(columns) - len(shown), rows, total, first, can_sort)
+    rows = [(number, [_cell(sight, one, column) for column in shown]) for number, one in page.rows]
+    left_out = len(columns) - len(shown)
+    return Table(shown, left_out, rows, page.total, first, page.next, place=page.place, is_late=page.is_late, **what)
 
 
-def _cell(sight: Sight, record: Any, column: str) -> Text | None:
+def _cell(sight: Sight, record: Any, column: str) -> Cell | None:
     if not isinstance(record, dict):
-        return sight.text(_written(record), CELL_CHARS) if column == "" else None
-    return sight.text(_written(record[column]), CELL_CHARS) if column in record else None
+        return _shown(sight, record) if column == "" else None
+    return _shown(sight, record[column]) if column in record else None
+
+
+def _shown(sight: Sight, value: Any) -> Cell:
+    kind = "none" if value is None else "n" if isinstance(value, int | float) and not isinstance(value, bool) else ""
+    return Cell(sight.text(_written(value), CELL_CHARS), kind)
+
+
+def _written_cells(record: Any) -> list[str]:
+    return [_written(one) for one in (record.values() if isinstance(record, dict) else [record])]
 
 
 def _written(value: Any) -> str:
@@ -205,4 +229,6 @@ def _node(sight: Sight, name: str | None, value: object, room: list[int], depth:
             if len(children) == CHILDREN or room[0] <= 0:
                 break
             children.append(_node(sight, sight.name(str(key)), one, room, depth + 1))
-    return Node(name, kind, None, children, len(value) - len(children), depth < 2)
+    return Node(
+        name, kind, None, children, len(value) - len(children), depth == 0 or (depth == 1 and len(value) <= OPEN)
+    )
