@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -269,3 +270,78 @@ def test_a_function_that_makes_no_sense_is_refused(what: str) -> None:
 def test_two_functions_of_one_name_are_refused(local: Engine, tenant: str) -> None:
     with pytest.raises(ConfigurationError, match="two of the name"):
         local.session("chat", tenant=tenant, functions=[Function("f", print), Function("f", print)])
+
+
+def test_names_keep_functions_between_calls(open_shop: Callable[..., Session], engine: Engine, tenant: str) -> None:
+    code = """
+import functools
+tools = {"orders": get_orders}
+eu = functools.partial(get_orders, "EU")
+class Client:
+    def __init__(self, load):
+        self.load = load
+client = Client(get_orders)
+def twice(load=get_orders):
+    return load("EU", 1) + load("US", 1)
+"""
+    assert "not kept" not in run(open_shop(), code).text
+    used = "[len(tools['orders']('EU')), len(eu(limit=2)), len(client.load('EU', 1)), len(twice())]"
+    assert run(open_shop(), used).text == "[3,2,1,2]"
+    without = engine.session("chat", tenant=tenant)
+    assert run(without, "sorted(tools)").text == '["orders"]'
+    assert "NameError" in (text := run(without, "tools['orders']('EU')").text) and "not there now" in text
+    assert run(open_shop(), used).text == "[3,2,1,2]"
+
+
+def test_executors_call_functions_at_once(engine: Engine, tenant: str) -> None:
+    at_it, most = 0, 0
+    lock = threading.Lock()
+
+    def slow(n: int) -> int:
+        nonlocal at_it, most
+        with lock:
+            at_it, most = at_it + 1, max(most, at_it + 1)
+        time.sleep(0.05)
+        with lock:
+            at_it -= 1
+        if n == 7:
+            raise LookupError("seven")
+        return n
+
+    session = engine.session("pool", tenant=tenant, functions=[slow])
+    code = """
+import asyncio, functools
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, as_completed, wait
+with ThreadPoolExecutor(max_workers=3) as pool:
+    mapped = list(pool.map(slow, range(5)))
+    futures = {pool.submit(slow, n=n): n for n in (6, 7)}
+    failed = {futures[one]: str(one.exception()) for one in as_completed(futures)}
+pool = ThreadPoolExecutor()
+late = pool.submit(functools.partial(slow, 8))
+try:
+    late.result(timeout=0.001)
+except TimeoutError:
+    print("late", late.running())
+done, others = wait([late, pool.submit(slow, 9)], return_when=FIRST_COMPLETED)
+loop = asyncio.get_event_loop()
+awaited = await asyncio.gather(*[loop.run_in_executor(None, slow, n) for n in range(2)])
+wrong = pool.submit(slow, "x").exception()
+left = pool.submit(slow, 10)
+(mapped, failed[6], failed[7], len(done) >= 1, awaited, type(wrong).__name__)
+"""
+    text = run(session, code).text
+    assert text.splitlines()[:2] == [
+        "late True",
+        '[[0,1,2,3,4],"None","slow(): seven",true,[0,1],"ValueError"]',
+    ]
+    assert most == 3
+    assert run(session, "left.result()").text == "10"  # a program ends when its executors are done, as in Python
+
+
+def test_code_that_means_a_function_reads_how_it_is_called(open_shop: Callable[..., Session]) -> None:
+    session = open_shop()
+    assert "Did you mean 'get_orders'?" in run(session, "get_order('EU')").text
+    assert "there without an import: get_orders" in run(session, "from tools import get_orders").text
+    shadowed = run(session, "get_orders = get_orders('EU')\nget_orders('US')").text
+    assert "`del get_orders` brings back what it was" in shadowed
+    assert run(session, "del get_orders\nlen(get_orders('US'))").text == "3"

@@ -4,15 +4,18 @@ them.
 
 from __future__ import annotations
 
+import difflib
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from byref_sandbox import wire
 from byref_sandbox.code import plainjq, sqltext
-from byref_sandbox.functions import Callee
+from byref_sandbox.functions import Callee, Stub
 from byref_sandbox.host.exchange import Answer
 from byref_sandbox.host.interpreter import Interpreter
 from byref_sandbox.host.reading import jq_outcome_of, outcome_of, rendered_of, tables_of
@@ -20,6 +23,7 @@ from byref_sandbox.host.request import code_request, jq_request, sql_request, ta
 from byref_sandbox.outcome import Failure, JqOutcome, LeftOut, Limits, Outcome, Rendered, Tables
 from byref_sandbox.values.data import Data, Load, State
 
+_UNDEFINED: Final = re.compile(r"name '(\w{1,200})' is not defined")
 MAX_SOURCE_CHARS: Final = 200_000
 _DOCUMENT_SHARE: Final = 4
 """The part of a run's memory that a document may have as bytes: its parser needs the rest."""
@@ -31,6 +35,16 @@ def _checked(modules: Iterable[str]) -> tuple[str, ...]:
     from byref_sandbox.code.checking import check_all
 
     return check_all(modules)
+
+
+def _with_functions(outcome: Outcome, stubs: Sequence[Stub]) -> Outcome:
+    error = outcome.error
+    missed = _UNDEFINED.match(error.message) if error is not None and error.kind == "NameError" else None
+    close = difflib.get_close_matches(missed[1], [stub.name for stub in stubs], n=3) if missed else []
+    if error is None or not close:
+        return outcome
+    hint = f"did you mean {' or '.join(map(repr, close))}? {error.hint or ''}"
+    return replace(outcome, error=replace(error, hint=hint.strip()))
 
 
 class Runner(Interpreter):
@@ -86,7 +100,9 @@ class Runner(Interpreter):
             callee = {"callee": functions}
             if (begins := functions.beginning) is not None:
                 request = msgspec.structs.replace(request, began_at=begins.seconds, seed=begins.seed)
-        return outcome_of(self.answer(request, loads, session, **callee), limits, request.variables)
+        outcome = outcome_of(self.answer(request, loads, session, **callee), limits, request.variables)
+        # Code that names no function is run without them, and may have meant one.
+        return outcome if functions is None or callee else _with_functions(outcome, functions.stubs)
 
     def jq(
         self,

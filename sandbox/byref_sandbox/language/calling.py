@@ -48,15 +48,35 @@ class Line(Protocol):
         """Return the calls that have ended; if there are none, wait for the first, but at most so long."""
 
 
+class Completable(Protocol):
+    """A future of asyncio's, or of concurrent.futures'."""
+
+    def done(self) -> bool:
+        """Whether it is complete, or cancelled."""
+
+    def set_result(self, result: Any, /) -> None:
+        """Complete it with a result."""
+
+    def set_exception(self, exception: Any, /) -> None:
+        """Complete it with an error."""
+
+
 class Functions:
     """The functions of one run. It is the part outside of its event loop."""
 
-    def __init__(self, stubs: Sequence[Stub], line: Line) -> None:
+    def __init__(self, stubs: Sequence[Stub], line: Line | None) -> None:
         self.all: Final = {stub.name: HostFunction(stub, self) for stub in stubs}
-        self._line = line
-        self._awaited: dict[int, Future] = {}
+        self._line: Any = line
+        self._awaited: dict[int, Completable] = {}
+        self._joined: set[int] = set()
+        """Those of them for which the run waits at its end."""
         self._ended: dict[int, Came] = {}
         """Calls that somebody waits for without awaiting them."""
+
+    def begun(self, func: Callable[..., Any], arguments: Sequence[Any]) -> Future | None:
+        """Call a function of the host without waiting for it; None: it is none."""
+        called = awaited(func)
+        return None if called is func else called(*arguments)
 
     def is_busy(self) -> bool:
         """Whether there are calls that the code awaits, or may await."""
@@ -66,6 +86,7 @@ class Functions:
         """Complete the futures of calls that have ended; wait for the first, but at most so long."""
         for came in self._line.wait(seconds):
             future = self._awaited.pop(came.number, None)
+            self._joined.discard(came.number)
             if future is None:
                 self._ended[came.number] = came
             elif not future.done():  # else the code has cancelled it
@@ -73,6 +94,11 @@ class Functions:
                     future.set_result(came.value)
                 else:
                     future.set_exception(came.error)
+
+    def finish(self) -> None:
+        """Wait for what the code's executors are at."""
+        while self._joined:
+            self.wait(None)
 
     def _now(self, name: str, arguments: Mapping[str, object]) -> object:
         number = self._line.send(name, arguments, is_awaited=False)
@@ -83,14 +109,19 @@ class Functions:
             raise came.error
         return came.value
 
-    def _soon(self, name: str, arguments: Mapping[str, object]) -> Future:
-        future = eventloop.get_event_loop().create_future()
-        self._awaited[self._line.send(name, arguments, is_awaited=True)] = future
-        return future
+    def _soon(self, future: Completable, name: str, arguments: Mapping[str, object]) -> int:
+        number: int = self._line.send(name, arguments, is_awaited=True)
+        self._awaited[number] = future
+        return number
 
 
 class HostFunction:
     """A function of the host."""
+
+    @classmethod
+    def absent(cls, name: str) -> HostFunction:
+        """Return one that is not there in this run: it may be again in a later one."""
+        return cls(Stub(name, text=f"{name}(…), which is not there now"), Functions((), None))
 
     def __init__(self, stub: Stub, functions: Functions) -> None:
         self._stub = stub
@@ -105,11 +136,28 @@ class HostFunction:
     def __repr__(self) -> str:
         return f"<function {self._stub.name}>"
 
+    @property
+    def name(self) -> str:
+        """Its name, which the code cannot change."""
+        return self._stub.name
+
     def _begin(self, /, *args: Any, **kwargs: Any) -> Future:
-        return self._functions._soon(self._stub.name, self._bound(args, kwargs))
+        future = eventloop.get_event_loop().create_future()
+        self._functions._soon(future, self._stub.name, self._bound(args, kwargs))
+        return future
+
+    def complete(self, future: Completable, /, *args: Any, **kwargs: Any) -> Callable[[float | None], None]:
+        """Call it without waiting. Return what waits for the first of all calls that have not ended, at most so long, and completes
+        their futures. The run does not end before this call has.
+        """
+        functions = self._functions
+        functions._joined.add(functions._soon(future, self._stub.name, self._bound(args, kwargs)))
+        return functions.wait
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return arguments by name; raise TypeError as a call of a Python function does."""
+        if self._functions._line is None:
+            raise NameError(f"the function {self._stub.name} is not there now")
         try:
             bound = self.__signature__.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -127,11 +175,25 @@ def _parameter(parameter: Parameter) -> inspect.Parameter:
 
 def awaited(called: Any) -> Any:
     """Return what is called where code awaits the call: of a function of the host, what does not wait."""
+    if (host := unwrapped(called)) is None:
+        return called
+    function, args, kwargs = host
+    return functools.partial(function._begin, *args, **kwargs) if args or kwargs else function._begin
+
+
+def unwrapped(called: Any) -> tuple[HostFunction, tuple[Any, ...], dict[str, Any]] | None:
+    """Return the function of the host that is called, with the arguments that are given already; None: it is none of the host's."""
     if type(called) is HostFunction:
-        return called._begin
+        return called, (), {}
     if type(called) is functools.partial and type(called.func) is HostFunction:
-        return functools.partial(called.func._begin, *called.args, **called.keywords)
-    return called
+        return called.func, called.args, called.keywords
+    return None
+
+
+def functions_of(space: Mapping[str, Any]) -> dict[str, HostFunction]:
+    """Return the functions of the host that code has, by name, whatever it has bound to these names since."""
+    builtin: Mapping[str, Any] = space.get("__builtins__") or {}
+    return {name: one for name, one in builtin.items() if type(one) is HostFunction}
 
 
 class _There:

@@ -16,7 +16,7 @@ import time
 import types
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, Protocol, TypeGuard
 
 BACKGROUND_SECONDS: Final = 2.0
@@ -39,6 +39,12 @@ class Outside(Protocol):
 
     It makes such a future by `Loop.create_future`, and completes it within `wait`. All calls are of the thread that runs the code.
     """
+
+    def begun(self, func: Callable[..., Any], arguments: Sequence[Any]) -> Future | None:
+        """Call what works outside; None: it does not, and is not called."""
+
+    def finish(self) -> None:
+        """Wait for what the code does not leave behind when it ends."""
 
     def is_busy(self) -> bool:
         """Whether there are futures that it has still to complete."""
@@ -123,9 +129,11 @@ class Loop:
         return Task(coro, loop=self, name=name, context=context)
 
     def run_in_executor(self, executor: object, func: Callable[..., Any], *arguments: Any) -> Future:
-        """Call it at once; there are no threads."""
+        """Call it at once; there are no threads. A function of the host works meanwhile."""
         future = self.create_future()
         try:
+            if self._outside is not None and (begun := self._outside.begun(func, arguments)) is not None:
+                return begun
             future.set_result(func(*arguments))
         except Exception as error:  # noqa: BLE001  whatever the code raises
             future.set_exception(error)
@@ -190,6 +198,8 @@ class Loop:
         with self._running():
             while self._tasks and self._has_work() and self._next_in() < max(0.0, end - self.time()):
                 self._turn(max(0.0, end - self.time()))
+        if self._outside is not None:
+            self._outside.finish()
         if self._tasks and self._has_work():
             names = ", ".join(task.get_name() for task in itertools.islice(self._tasks, _MAX_TOLD))
             tell(f"stopped, since the code has ended without awaiting them: {names}")

@@ -6,11 +6,12 @@ import ast
 import difflib
 import re
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from byref_sandbox.code.libraries import LIBRARIES
 from byref_sandbox.language import missing
+from byref_sandbox.language.calling import functions_of
 from byref_sandbox.language.facades import Facade, facade_hints, facade_name
 from byref_sandbox.language.magics import Magic
 from byref_sandbox.language.names import FRAME_HELPER
@@ -135,6 +136,8 @@ def _hint(
     modules: Mapping[str, Facade],
     builtin: Mapping[str, Any],
 ) -> str | None:
+    functions = functions_of(frame.f_globals) if frame is not None else {}
+    builtin = {**builtin, **functions}
     if isinstance(error, NotAllowed):
         if error.about_files:
             return "; ".join(filter(None, [error.hint, _where(known)]))
@@ -148,7 +151,9 @@ def _hint(
         given = dict.fromkeys(known.data)
         others = [name for name in dict.fromkeys([*known.others, *own]) if name not in given]
         missed = error.name or ""
-        close = _close(missed, [*given, *others]) or _close(missed, [name for name in builtin if name.isidentifier()])
+        close = _close(missed, [*given, *functions, *others]) or _close(
+            missed, [name for name in builtin if name.isidentifier()]
+        )
         inside = _inside(missed, frame) or close
         return f"{inside}{NAMES_THERE}{_names(known.data, others, 2 * MAX_NAMES)}"
     if isinstance(error, ImportError):
@@ -156,6 +161,8 @@ def _hint(
         if optional is not None:
             instead = missing.instead_of(optional[1])
             return instead[0] if instead is not None else "the package is not installed: do without it"
+        if there := [name for name in _imported(error, source) if name in functions]:
+            return f"there without an import: {listed(there)}"
         return _import_hint(error, known, modules)
     if isinstance(error, KeyError):
         return _key_hint(error, frame, lasti, source)
@@ -178,7 +185,7 @@ def _inside(name: str, frame: types.FrameType | None) -> str:
 
     for owner, value in {**frame.f_globals, **frame.f_locals}.items() if frame is not None and name else ():
         first = value[0] if type(value) is list and value else value
-        if not owner.isidentifier():
+        if not owner.isidentifier() or owner == "__builtins__":
             continue
         if type(value) is DataFrame and name in value.columns:
             return f"{name!r} is a column of {owner}: {owner}[{name!r}]; "
@@ -251,6 +258,14 @@ _ACCESSOR_CURES: Mapping[str, Callable[[str, str], str]] = {
     "dt": _for_dt,
     "cat": lambda _what, _kind: "use .astype('category').cat",
 }
+
+
+def _imported(error: ImportError, source: str) -> Iterator[str]:
+    """Yield the names that the code wanted from the module that is not there."""
+    yield error.name or ""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == error.name:
+            yield from (each.name for each in node.names)
 
 
 def _import_hint(error: ImportError, known: Known, modules: Mapping[str, Facade]) -> str:

@@ -29,7 +29,9 @@ import numpy as np
 import pandas as pd
 from pandas.tseries import holiday
 
+from byref_sandbox.functions import MAX_NAME_CHARS
 from byref_sandbox.language import databases, names, styles, typed
+from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.language.policy import Language
 from byref_sandbox.state import drawings, helpers
 from byref_sandbox.state.codes import Code, Codes, Unkept
@@ -49,6 +51,8 @@ LAYOUTS: Final[Mapping[type, tuple[str, ...]]] = {
     datetime.tzinfo: (),
 }
 """The other base classes, with the attributes from which an instance is made."""
+FUNCTIONS: Final = "functions:"
+"""How the names of the host's functions begin."""
 SMALL_BYTES: Final = 16 << 10
 """An array of up to this size owns its memory; a larger one is a view of the blob in which it came."""
 _HEAP_TYPE: Final = 1 << 9
@@ -92,6 +96,8 @@ class Builders:
 
     def known(self, name: str) -> object:
         """Return an object of the language or of a library, which each process has."""
+        if type(name) is str and name.startswith(FUNCTIONS) and name not in self._by_name:
+            return HostFunction.absent(name.removeprefix(FUNCTIONS)[:MAX_NAME_CHARS])
         if type(name) is not str or name not in self._by_name:
             raise Unkept(f"{str(name)[:100]!r}, which this version does not have")
         return self._by_name[name]

@@ -28,10 +28,11 @@ from msgspec import Struct
 
 from byref_sandbox.code.analysis import definitions_of
 from byref_sandbox.contents import MAX_LAST_BYTES, SETTINGS, Contents, Last, Name, Part, Path
+from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.state.builders import BUILDERS, Builders
 from byref_sandbox.state.codes import Code, Codes, Unkept
 from byref_sandbox.state.faults import Faults
-from byref_sandbox.state.known import MATPLOTLIB, Known
+from byref_sandbox.state.known import MATPLOTLIB, Known, known_functions
 from byref_sandbox.state.reader import Reader
 from byref_sandbox.state.settings import Settings
 from byref_sandbox.state.writer import TooBig, Writer, looked_up_by
@@ -59,7 +60,10 @@ _SIZED: Final = frozenset({str, bytes, bytearray, list, dict, set})
 _SCALARS: Final = frozenset({str, bytes, int, float, complex, bool, type(None)})
 _MUTABLE: Final = frozenset({list, dict, set, bytearray, np.ndarray, deque, defaultdict, Counter, OrderedDict})
 _PLAIN: Final = frozenset(
-    {str, bytes, int, float, complex, bool, tuple, frozenset, type(None), Code, np.dtype, re.Pattern, range, slice}
+    {
+        *(str, bytes, int, float, complex, bool, tuple, frozenset, type(None)),
+        *(Code, np.dtype, re.Pattern, range, slice, HostFunction),
+    }
 )
 
 
@@ -94,7 +98,8 @@ class Graph:
         language = known.language
         self.codes = Codes(lambda text: language.compile(text, _EARLIER).code)
         self._settings = Settings(language, known.settings)
-        self._builders = Builders(language, self.codes, space, known.by_name, known.figures, known.drawn)
+        self._by_name = {**known.by_name, **known_functions(space)}
+        self._builders = Builders(language, self.codes, space, self._by_name, known.figures, known.drawn)
         self._only: frozenset[str] | None = None
         self._definitions: Collection[str] = ()
         self._unread: list[Part] = []
@@ -184,7 +189,7 @@ class Graph:
             return dict.fromkeys((name.name for name in part.names), reason_of(error))
         if not missing:
             self._read |= _segments(part, body)
-        faults = Faults(part, body, len(given), filler, missing, self._known.by_name) if missing else None
+        faults = Faults(part, body, len(given), filler, missing, self._by_name) if missing else None
         for _ in range(_MAX_TRIES):
             try:
                 reader = Reader(body, self._builders, given, filler, map(leaf_of, part.leaves))
@@ -198,7 +203,7 @@ class Graph:
             if failed is None:
                 return {name: why for name, why in lost.items() if name != _EXPORTS}
             # The objects that the reader has read of that name would be in its way, so another reader leaves the name out.
-            faults = faults or Faults(part, body, len(given), filler, missing, self._known.by_name)
+            faults = faults or Faults(part, body, len(given), filler, missing, self._by_name)
             faults.add(failed)
         return lost | dict.fromkeys((name.name for name in part.names), "too much of the session could not be read")
 

@@ -21,11 +21,12 @@ from blake3 import blake3
 from byref_sandbox.code.libraries import LIBRARIES, PARTS
 from byref_sandbox.code.words import words
 from byref_sandbox.contents import Versions
+from byref_sandbox.language.calling import HostFunction, functions_of
 from byref_sandbox.language.facades import Facade
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.policy import Language
 from byref_sandbox.state import drawings, helpers, settings
-from byref_sandbox.state.builders import BUILDERS
+from byref_sandbox.state.builders import BUILDERS, FUNCTIONS
 
 FORMAT: Final = 1
 """Version of the streams and of the header. A reader accepts no other."""
@@ -222,6 +223,16 @@ class Known:
 
     def _bases(self) -> list[Any]:
         return [base for base in (*self.guards.bases, *self.guards.enum_classes) if isinstance(base, type)]
+
+
+def name_of_function(function: HostFunction) -> str:
+    """Return the name by which a stream knows a function of the host."""
+    return FUNCTIONS + function.name
+
+
+def known_functions(space: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the functions of the host that a run has, by the names by which streams know them."""
+    return {name_of_function(one): one for one in functions_of(space).values()}
 
 
 def _of_facade(name: str, facade: Facade) -> dict[str, Any]:

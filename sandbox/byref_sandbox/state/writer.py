@@ -35,6 +35,7 @@ import pandas as pd
 
 from byref_sandbox.code.words import words
 from byref_sandbox.language import databases, logs, styles, typed
+from byref_sandbox.language.calling import Functions, HostFunction
 from byref_sandbox.language.facades import Facade, facade_name
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.state import drawings, helpers
@@ -49,7 +50,7 @@ from byref_sandbox.state.builders import (
     type_of_layout,
 )
 from byref_sandbox.state.codes import Code, Codes, Unkept
-from byref_sandbox.state.known import MATPLOTLIB, Known
+from byref_sandbox.state.known import MATPLOTLIB, Known, name_of_function
 
 HIGH: Final = 0x5A000000
 _REFERENCE: Final = re.compile(rb"j(...)\x5a", re.DOTALL)
@@ -96,6 +97,7 @@ _NAMED: Final[dict[type, str]] = {
     types.TracebackType: "a traceback",
     types.FrameType: "a frame",
     memoryview: "a memoryview",
+    Functions: "a call that has not ended",
     type(iter({})): "an open iterator: make a list of it",
     type(iter({}.values())): "an open iterator: make a list of it",
     type(iter({}.items())): "an open iterator: make a list of it",
@@ -821,6 +823,7 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     functools.partialmethod: lambda _w, p: (BUILDERS["partial_method"], (p.func, p.args, p.keywords)),
     itertools.count: Writer._count,
     contextlib._GeneratorContextManager: Writer._context,
+    HostFunction: lambda _w, f: (BUILDERS["known"], (name_of_function(f),)),
     logs.Logger: lambda _w, logger: (BUILDERS["logger"], (logger.name,)),
     type(csv.writer(io.StringIO())): Writer._csv_writer,
     databases.Connection: Writer._connection,
