@@ -282,6 +282,8 @@ the session does not have.
   `(a,b):type` are two keys of one type;
 - `{*:type}` is a map, an object whose keys are data, and `{*(554):type}` one of 554 keys; beside other keys, `*` is every further
   key;
+- `[id:int,name:str]` is a row without keys: an array whose first item is an integer, in a column that a header calls `id`. `[int,str]`
+  is one whose columns have no names; `[header,500 of [id:int,name:str]]` has the names in its first row;
 - `User={…}` names the shape of an object at its first place; `User` is then an object of this shape. It says what holds of all
   objects of the shape: `key?` may be in each of those at one place;
 - `; unmarked: str` at the end gives the type of all keys that stand without one;
@@ -290,8 +292,8 @@ the session does not have.
 The same places are written in paths: `data.*.stats`, `$[].user.login`; keys that are no identifiers are JSON strings.
 
 `values` says what code has to know of values, exactly or of a sample that it names. `preview` shows of every array and map one
-complete element, the one that shows most (the first of several, unless another one is shorter by a fifth), and of up to two more
-what those before them lack; the last one is shown where a time orders them. `... 498 more ...` stands for elements,
+complete element, of rows without keys each cell: the one that shows most (the first of several, unless another one is shorter by a
+fifth), and of up to two more what those before them lack; the last one is shown where a time orders them. `... 498 more ...` stands for elements,
 `"...": "3 more keys"` for members, `… +70 chars` for the end of a string, all of them exact; of links that begin alike, and of
 members that hold the same, the first two are shown. `omitted` has the tokens that are not shown.
 

@@ -36,6 +36,11 @@ class Node:
     items: Node | None = None
     length: int | None = None
     shape: Shape | None = None
+    cells: list[tuple[str, Node]] = field(default_factory=list)
+    """Of the items of an array that is a row: the columns' names, empty ones where they have none, and what is said of each."""
+    more_cells: int = 0
+    has_header: bool = False
+    """Whether the first item is said to name the columns."""
     is_optional: bool = False
     """Of a member: whether it is said not to be in every object."""
     count: int | None = None
@@ -103,11 +108,11 @@ class _Reader:
         while True:
             if self._takes("["):
                 node.types.add("array")
+                node.has_header = self._match(r"header,(?=[\d\[])") is not None
                 found = self._match(r"([\d,]+) of ")
                 node.length = _number(found[1]) if found else None
                 if not self._takes("]"):
-                    node.items = self._type()
-                    self._needs("]")
+                    self._items(node)
             elif self._takes("{"):
                 node.types.add("object")
                 node.shape = Shape()
@@ -128,6 +133,58 @@ class _Reader:
                         self._members(node.shape)
             if not self._takes("|"):
                 return node
+
+    def _items(self, node: Node) -> None:
+        """What is said of the items: one type, or, of a row, the cells with names or without."""
+        start, unmarked = self._at, list(self._unmarked)
+        for read in (self._named, self._unnamed):
+            self._at, self._unmarked = start, list(unmarked)
+            node.cells, node.more_cells = [], 0
+            try:
+                read(node)
+                self._needs("]")
+            except ValueError:
+                continue
+            if len(node.cells) == 1 and not node.cells[0][0] and not node.more_cells:
+                node.items, node.cells = node.cells[0][1], []
+            return
+        raise ValueError(f"no items at character {start}: {self._text[start : start + 40]!r}")
+
+    def _named(self, node: Node) -> None:
+        while True:
+            names = self._names()
+            if self._text[self._at : self._at + 1] == "?" or any(
+                name in TYPES for name in names if self._is_bare(name)
+            ):
+                raise ValueError("no name of a column")
+            cells = self._typed(names)
+            if (
+                len(names) == 1
+                and not self._text.startswith(",", self._at)
+                and not node.cells
+                and cells[0] in self._unmarked
+            ):
+                raise ValueError("one column has a type")
+            node.cells += zip(names, cells, strict=True)
+            if not self._further(node):
+                return
+
+    def _is_bare(self, name: str) -> bool:
+        return not self._text[: self._at].endswith('"')
+
+    def _unnamed(self, node: Node) -> None:
+        node.cells.append(("", self._type()))
+        while self._further(node):
+            node.cells.append(("", self._type()))
+
+    def _further(self, node: Node) -> bool:
+        """Whether a further cell is written."""
+        if not self._takes(","):
+            return False
+        if found := self._match(r"([\d,]*\d) more cells?"):
+            node.more_cells = _number(found[1])
+            return False
+        return True
 
     def _members(self, shape: Shape) -> None:
         while not self._takes("}"):

@@ -91,6 +91,9 @@ def parsed(path: str) -> Path:
         if rest.startswith("[]"):
             steps.append(ITEM)
             rest = rest[2:]
+        elif found := re.match(r"\[\d+\]", rest):
+            steps.append(found[0])
+            rest = rest[found.end() :]
         elif rest[0] == ".":
             rest = rest[1:]
         elif rest[0] == '"':
@@ -184,6 +187,9 @@ def _of_node(node: outline.Node, known: dict[int, Place]) -> Place:
     place = Place()
     if node.items is not None:
         place.items = _of_node(node.items, known)
+    for name, cell in node.cells:
+        if name:
+            place.members[name] = _of_node(cell, known)
     if node.shape is not None:
         shared = known.get(id(node.shape))
         if shared is None:

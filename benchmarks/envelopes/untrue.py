@@ -43,8 +43,35 @@ def at(source: Any, path: Path) -> list[Any]:
         elif step == KEY:
             values = [member for value in values if isinstance(value, dict) for member in value.values()]
         else:
+            rows = [value for value in values if isinstance(value, list)]
             values = [value[step] for value in values if isinstance(value, dict) and step in value]
+            values += _cells(source, rows, step)
     return values
+
+
+def _cells(source: Any, rows: list[list[Any]], step: str) -> list[Any]:
+    """The cells of one column, by its position in brackets, or by its name, which a header as long as the rows has."""
+    if not rows:
+        return []
+    if found := re.fullmatch(r"\[(\d+)\]", step):
+        return [row[int(found[1])] for row in rows]
+    for header in _lists(source):
+        names = [
+            next((one for one in item.values() if one == step), None) if isinstance(item, dict) else item
+            for item in header
+        ]
+        if len(names) == len(rows[0]) and step in names:
+            return [row[names.index(step)] for row in rows if row != header]
+    return []
+
+
+def _lists(source: Any) -> Iterator[list[Any]]:
+    pending = [source]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, list):
+            yield one
+        pending += one.values() if isinstance(one, dict) else one[:3] if isinstance(one, list) else ()
 
 
 def types(values: list[Any]) -> set[str]:
@@ -74,10 +101,18 @@ def _of_node(node: outline.Node, source: Any, *, is_closed: bool) -> Iterator[st
             wide |= {id(below) for below in (*node.shape.members.values(), node.shape.each) if below is not None}
         if id(node) in wide and node.items is not None:
             wide.add(id(node.items))
+        lists = [value[node.has_header :] for value in found if isinstance(value, list)]
         if node.items is not None:
-            pending.append(
-                (node.items, [item for value in found if isinstance(value, list) for item in value], f"{path}[]")
-            )
+            pending.append((node.items, [item for value in lists for item in value], f"{path}[]"))
+        if len(node.cells) > 1 and all(cell.types == node.cells[0][1].types for _, cell in node.cells):
+            wide |= {id(cell) for _, cell in node.cells}  # of many cells, what all of them are is said of each column
+        for place, (name, cell) in enumerate(node.cells):
+            if any(len(value) != len(node.cells) + node.more_cells for value in lists):
+                yield f"schema: {path} is said to have {len(node.cells) + node.more_cells} cells; it has not always"
+                break
+            if name and not _cells(source, lists, name):
+                yield f"schema: {path} is said to have a column {name}; no header has it"
+            pending.append((cell, [value[place] for value in lists], f"{path}[{place}]"))
         dicts = [value for value in found if isinstance(value, dict)]
         if node.shape is None or not dicts:
             continue
@@ -102,7 +137,7 @@ def _of_types(node: outline.Node, path: str, values: list[Any], *, is_wide: bool
     fits = actual <= said if is_wide else actual == said
     if "any" not in said and said and not fits:
         yield f"schema: {path} is said to be {_list(said)}; it is {_list(actual)}"
-    lengths = {len(value) for value in values if isinstance(value, list)}
+    lengths = {len(value) - node.has_header for value in values if isinstance(value, list)}
     if node.length is not None and lengths != {node.length}:
         yield f"schema: {path} is said to have {node.length} items; it has {sorted(lengths)[:5]}"
 
@@ -232,6 +267,13 @@ def _of_variable(name: str, said: str, source: Any) -> Iterator[str]:
         return
     is_table = ITEM in path or KEY in path
     actual = len(values) if is_table else len(values[0])
+    if (
+        is_table
+        and isinstance(values[0], list)
+        and all(isinstance(cell, str) for cell in values[0])
+        and int(counted[2]) == actual - 1
+    ):
+        actual -= 1  # the first row has the names of the columns
     if int(counted[2]) != actual:
         yield f"variables: {name} is {said!r}; it has {actual} entries"
     if counted[3] is not None:

@@ -324,3 +324,62 @@ def test_text_of_any_size_binds_what_the_same_objects_bind(local: Engine, tenant
     said = session.run("(lines == lines_2, len(lines_2), lines_2[0], orders == orders_2)").value
     first = {"orders_id": 1, "sku": "s1-0", "qty": 0, "note": "x" * 20}
     assert said == [True, sum(n % 4 for n in range(count)), first, True]
+
+
+ANSWER = {
+    "statement": "select …",
+    "result": {
+        "columns": [{"name": name, "type": "text"} for name in ("id", "unit price", "tags", "land")],
+        "rows": [[n, None if n % 9 == 0 else n / 4, ["a"] * (n % 2), ("FR", "US")[n % 2]] for n in range(800)],
+    },
+}
+RECORDS = [{"id": row[0], "unit price": row[1], "tags": row[2], "land": row[3]} for row in ANSWER["result"]["rows"]]
+
+
+@pytest.mark.postgresql("a path with the names of columns is stored as text of another form, and read again")
+def test_rows_without_keys_are_a_table_everywhere(engine: Engine, tenant: str) -> None:
+    result = opened(engine, tenant).process(ANSWER, tool="query")
+    cells = ("id", "unit price", "tags", "land")
+    named = {variable.name: (variable.shape, variable.path) for variable in result.variables}
+    path = ("result", "rows", Every("[]", cells=cells))
+    assert named["rows_table"] == ("array(800) of object(4 keys)", path)
+    assert next(iter(json.loads(result.content)["variables"])) == "query"
+    session = opened(engine, tenant)
+    assert session.variable("rows_table").path == path
+    assert session.variable("rows_table").value() == RECORDS
+    said = session.run(
+        "[rows_table[9], len(df(rows_table)), df(rows_table).groupby('land')['unit price'].sum().to_dict()]"
+    )
+    assert said.error is None, said.error
+    sums = {land: sum(one["unit price"] or 0 for one in RECORDS if one["land"] == land) for land in ("FR", "US")}
+    assert said.value == [RECORDS[9], 800, sums]
+    assert session.run("rows_table[0]['id'] = 7; query['result']['rows'][0][0]").value == 0
+    given = {"all": "$rows_table", "one": "$rows_table.7.land", "last": {"$var": "rows_table", "jq": "map(.id) | max"}}
+    assert session.resolve(given) == {"all": RECORDS, "one": "US", "last": 799}
+    for tool, arguments, part in (
+        ("artifact_jq", {"artifact_id": "rows_table", "expression": 'map(select(.land == "US")) | length'}, "400"),
+        ("artifact_read", {"artifact_id": "rows_table", "start_line": 3, "end_line": 3}, '{"id":1,"unit price":0.25,'),
+        ("artifact_grep", {"artifact_id": "rows_table", "pattern": '"id":799'}, '"land":"US"'),
+        ("artifact_sql", {"query": 'SELECT sum("unit price") AS s FROM $rows_table'}, str(sum(sums.values()))),
+        ("get_artifact", {"pointer_or_name": "rows_table"}, '"unit price":'),
+    ):
+        reply = session.call(tool, arguments)
+        assert not reply.is_error and part in reply.text, reply.text
+    missed = session.run("df(rows_table)['unit_price']").error
+    assert missed is not None and "unit price" in str(missed.hint)
+    again = session.process(ANSWER, tool="query")
+    assert "rows_table_2" in [variable.name for variable in again.variables]
+
+
+def test_a_header_in_the_first_row_is_no_record(local: Engine, tenant: str) -> None:
+    session = opened(local, tenant)
+    rows = [["name", "day"], *([f"n{n}", f"2026-11-{1 + n % 28:02d}"] for n in range(900))]
+    result = session.process(rows, tool="get_sheet")
+    envelope = json.loads(result.content)
+    assert envelope["variables"] == {
+        "get_sheet": "array(901) of array(2)",
+        "get_sheet_table": "array(900) of object(2 keys), at $[]",
+    }
+    assert (envelope["schema"], envelope["preview"][:2]) == ("[header,900 of [(name,day):str]]", rows[:2])
+    assert session.variable("get_sheet_table").value()[0] == {"name": "n0", "day": "2026-11-01"}
+    assert session.run("str(df(get_sheet_table).day.max().date()), len(get_sheet_table)").value == ["2026-11-28", 900]

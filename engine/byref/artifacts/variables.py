@@ -109,6 +109,11 @@ class Part:
         return written(self.path)
 
     @property
+    def is_by_column(self) -> bool:
+        """Whether its records are made of rows that are arrays, with their columns' names."""
+        return any(isinstance(step, Every) and step.cells for step in self.path)
+
+    @property
     def columns(self) -> list[str]:
         """The members that each record gets and that say where it is from."""
         return columns(self.path)
@@ -153,6 +158,7 @@ def parts_with_tables(
         [table for table, path in zip(tables, steps, strict=True) if path not in by_path],
         {part.wanted for part in by_path.values()},
         renamed or {},
+        whole.wanted,
     )
     first: dict[Path, Part] = {}
     for table, path in zip(tables, steps, strict=True):
@@ -163,7 +169,9 @@ def parts_with_tables(
     return [whole, *first.values(), *(part for part in members if part.path not in first)]
 
 
-def _names_of(tables: Sequence[Table], taken: Container[str], renamed: Mapping[str, str]) -> dict[paths.Path, str]:
+def _names_of(
+    tables: Sequence[Table], taken: Container[str], renamed: Mapping[str, str], whole: str
+) -> dict[paths.Path, str]:
     """Return a name for each table that has none: its key, behind a key above it where another table or member is called the same.
 
     Of the keys above it, that is the nearest one that none of its namesakes has above it.
@@ -172,6 +180,13 @@ def _names_of(tables: Sequence[Table], taken: Container[str], renamed: Mapping[s
         table.path: [identifier(renamed.get(step, step)) for step in table.path if isinstance(step, str)] or ["records"]
         for table in tables
     }
+    for table in tables:
+        if table.cells:  # the array of its rows has the name itself
+            *above, rows = [step for step in table.path if isinstance(step, str)] or [whole]
+            keys[table.path] = [
+                *map(identifier, above),
+                identifier(f"{identifier(renamed.get(rows, rows)).rstrip('_')}_table"),
+            ]
     names: dict[paths.Path, str] = {}
     for path, (*above, name) in keys.items():
         others = [one[:-1] for other, one in keys.items() if one[-1] == name and other != path]
@@ -197,6 +212,12 @@ def _steps_of(table: Table) -> Path:
             steps.append(step)
             continue
         by, column = table.ids.get(at, ""), ""
+        if table.cells:  # there is one array of rows
+            is_last = at == len(table.path) - 1
+            steps.append(
+                Every(step.value, cells=table.cells, skip=int(table.has_header)) if is_last else Every(step.value)
+            )
+            continue
         if step is paths.KEY:
             column = f"{owner}_key"
         elif at < len(table.path) - 1:
@@ -232,7 +253,7 @@ def to_text(path: Path) -> str:
     The member's name is the path as text. Releases before 0.4 take it for a key: there is none, so they find nothing there.
     """
     if any(isinstance(step, Every) for step in path):
-        return json.dumps({written(path): path})
+        return json.dumps({written(path): [step if isinstance(step, str) else step.terse for step in path]})
     return json.dumps(path)
 
 
@@ -241,7 +262,7 @@ def from_text(text: str) -> Path:
     steps = json.loads(text)
     if isinstance(steps, dict):
         [steps] = steps.values()
-    return tuple(step if isinstance(step, str) else Every(*step) for step in steps)
+    return tuple(step if isinstance(step, str) else Every.of_terse(step) for step in steps)
 
 
 def identifier(text: str) -> str:

@@ -32,6 +32,8 @@ _COUNTED: Final = 1 << 18
 """Maximum elements whose numbers of keys are all compared."""
 _FEW: Final = 4
 """Scalars of an array that are shown."""
+_CELLS: Final = 40
+"""Cells of a row that are shown."""
 _ENTRIES: Final = 4
 """Scalar entries of a map that are shown if these are all; of more, a few."""
 _KEY: Final = 80
@@ -123,12 +125,15 @@ class _Object:
 
 
 class _Array:
-    __slots__ = ("items", "type", "value")
+    __slots__ = ("has_header", "is_row", "items", "type", "value")
 
     def __init__(self, value: list[Any] | Rows, type_: Type | None) -> None:
         self.value = value
-        self.type = type_
+        self.type = type_.items if type_ is not None else None
         """The type of the items."""
+        self.is_row = type_ is not None and bool(type_.cells)
+        """Whether it is a row, in which the position of each cell says what it is."""
+        self.has_header = type_ is not None and type_.has_header
         self.items: dict[int, _Part] = {}
 
 
@@ -241,9 +246,8 @@ class _Choice:
             part = _Object(value, record, only)
             rank = depth - self._weight(record) + later
         elif (kind is list or kind is Rows) and len(value):
-            items = type_.items if type_ is not None else None
-            part = _Array(value, items)
-            record = items.record if items is not None else None
+            part = _Array(value, type_)
+            record = part.type.record if part.type is not None else None
             rank = depth - self._weight(record) + later
         else:
             part = _Scalar(value, cost)
@@ -359,11 +363,15 @@ class _Choice:
         return None if part.only is None else part.only[key]
 
     def _open_array(self, part: _Array, depth: float, attach: Callable[[_Part], None]) -> None:
-        chosen = [
-            one
-            for one in self._elements.of_array(part.value, part.type)
-            if not (self.is_thrifty and one.later == _THIRD)
-        ]
+        chosen: Sequence[_Chosen[int]]
+        if part.is_row:
+            chosen = [_Chosen(at, cell) for at, cell in enumerate(islice(part.value, _CELLS))]
+        else:
+            chosen = [
+                one
+                for one in self._elements.of_array(part.value, part.type, has_header=part.has_header)
+                if not (self.is_thrifty and one.later == _THIRD)
+            ]
         for element in chosen:
 
             def place(child: _Part, at: int = element.key) -> None:
@@ -397,11 +405,15 @@ class _Elements:
         self._arrays: dict[int, Sequence[_Chosen[int]]] = {}
         self._maps: dict[int, Sequence[_Chosen[str]]] = {}
 
-    def of_array(self, values: list[Any] | Rows, type_: Type | None) -> Sequence[_Chosen[int]]:
-        """Return the elements of an array that are shown."""
+    def of_array(
+        self, values: list[Any] | Rows, type_: Type | None, *, has_header: bool = False
+    ) -> Sequence[_Chosen[int]]:
+        """Return the elements of an array that are shown; `type_` is that of its elements."""
         known = self._arrays.get(id(values))
         if known is None:
-            known = self._arrays[id(values)] = self._of_array(values, type_)
+            are_rows = type_ is not None and type_.cells
+            known = self._rows(values, has_header) if are_rows else self._of_array(values, type_)
+            self._arrays[id(values)] = known
         return known
 
     def of_map(self, value: dict[str, Any], record: Record) -> Sequence[_Chosen[str]]:
@@ -420,6 +432,14 @@ class _Elements:
         if any(type(one) in (dict, list, Rows) for _, one in candidates):
             return self._best(candidates, record.rest)
         return [_Chosen(*one) for one in (candidates if len(candidates) <= _ENTRIES else candidates[:2])]
+
+    @staticmethod
+    def _rows(values: list[Any] | Rows, has_header: bool) -> Sequence[_Chosen[int]]:
+        """Return the row with fewest empty cells, the first of several, behind the row that names the columns if there is one."""
+        header, rows = [], list(_candidates(values))
+        if has_header:
+            header, rows = [_Chosen(*rows[0])], rows[1:]
+        return [*header, _Chosen(*min(rows, key=lambda row: sum(map(_is_empty, row[1]))))]
 
     def _of_array(self, values: list[Any] | Rows, type_: Type | None) -> Sequence[_Chosen[int]]:
         count = len(values)

@@ -80,6 +80,9 @@ def overlap(nodes: Sequence[Node]) -> bool:
         nodes = [node.items for node in nodes if node.items is not None]
     keys = [key for node in nodes for key in node.members]
     rests = sum(node.rest is not None for node in nodes)
+    if not keys and not rests:  # columns, say: a list of numbers, one of texts, one of lists
+        kinds = {node.kinds & ~NULL for node in nodes}
+        return len({NUMBER if kind and not kind & ~(INTEGER | NUMBER) else kind for kind in kinds} - {0}) <= 1
     return 2 * (len(set(keys)) + (rests > 0)) <= max(len(keys) + rests, 2)
 
 

@@ -1,6 +1,8 @@
 """The short notation of types: `{total:int,rows:[500 of {id:int,name:str,tags?:[str]}]}`.
 
 - `str int num bool null` are types, `a|b` is either; `[type]` is an array, `[160 of type]` one of that length.
+- `[id:int,name:str]` is a row without keys: an array whose first item is an integer, in a column that a header calls `id`.
+  `[int,str]` is one whose columns have no names; `[header,500 of [id:int,name:str]]` has the names in its first row.
 - `{key:type,…}` is an object; `key?` is not in every one of the objects, `key?(4)` is in four; `(a,b):type` are two keys of one type.
 - `{*:type}` is a map, an object whose keys are data; `{*(554):type}` has 554 keys. Beside other keys, `*` is every further key.
 - `User={…}` names the shape of an object at its first place; `User` is then an object of this shape.
@@ -14,11 +16,14 @@ import re
 from collections import Counter, defaultdict
 from typing import Final
 
+from byref.describe.jsontext import compact
 from byref.describe.nodes import ARRAY, BOOLEAN, INTEGER, NULL, NUMBER, STRING
 from byref.describe.outline import Record, Type
 from byref.describe.paths import written_key
 
 _SCALARS: Final = ((STRING, "str"), (INTEGER, "int"), (NUMBER, "num"), (BOOLEAN, "bool"))
+_WORDS: Final = frozenset(word for _, word in _SCALARS) | {"null"}
+"""Words that stand for types: in a row, a column of such a name is written in quotes."""
 _LEVELS: Final = 60
 """Maximum levels of arrays, maps and objects that are written."""
 _SHORT: Final = 16
@@ -62,6 +67,9 @@ class _Writing:
             return
         if type_.items is not None:
             self._visit(type_.items, hint, inside, levels + 1)
+        for cell, below in type_.cells:
+            if cell.is_named and (mark := _scalar(below)) is not None:
+                self._marks[mark] += 1
         record = type_.record
         if record is None:
             return
@@ -104,13 +112,42 @@ class _Writing:
         kinds = type_.kinds & ~INTEGER if type_.kinds & NUMBER else type_.kinds
         words = [word for kind, word in _SCALARS if kinds & kind]
         if kinds & ARRAY:
-            length = "" if type_.length is None or self._shared else f"{type_.length:,} of "
-            words.append("[]" if type_.items is None else f"[{length}{self._type(type_.items, levels + 1)}]")
+            length = "" if type_.length is None or self._shared else f"{type_.length - type_.has_header:,} of "
+            header = "header," if type_.has_header else ""
+            if type_.cells:
+                words.append(f"[{self._row(type_, levels)}]")
+            else:
+                words.append(
+                    "[]" if type_.items is None else f"[{header}{length}{self._type(type_.items, levels + 1)}]"
+                )
         if type_.record is not None:
             words.append(self._record(type_.record, type_.keys, levels))
         if kinds & NULL:
             words.append("null")
         return "|".join(words)
+
+    def _row(self, row: Type, levels: int) -> str:
+        """Return the cells of a row in their order; neighbours of one type are written together."""
+        parts: list[tuple[str, list[str]]] = []
+        for cell, below in row.cells:
+            scalar = _scalar(below)
+            is_alone = len(row.cells) == 1 and not row.more_cells  # without its type, it would look like a shape's name
+            is_unmarked = cell.is_named and scalar is not None and scalar == self._unmarked and not is_alone
+            type_ = "" if is_unmarked else self._type(below, levels + 1)
+            name = "" if not cell.is_named else compact(str(cell)) if cell in _WORDS else written_key(str(cell))
+            if name and type_ and parts and parts[-1][0] == type_ and "=" not in type_:
+                parts[-1][1].append(name)
+            else:
+                parts.append((type_, [name]))
+        cells = [
+            type_
+            if not names[0]
+            else (names[0] if len(names) == 1 else f"({','.join(names)})") + f":{type_}" * bool(type_)
+            for type_, names in parts
+        ]
+        if row.more_cells:
+            cells.append(f"{row.more_cells:,} more {'cell' if row.more_cells == 1 else 'cells'}")
+        return ",".join(cells)
 
     def _record(self, record: Record, keys: int, levels: int) -> str:
         if not record.members and record.rest is None:

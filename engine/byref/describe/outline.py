@@ -7,7 +7,7 @@ one, those nearest to the top and with most objects first; what is never looked 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
@@ -15,8 +15,10 @@ from itertools import chain, islice
 from math import log10
 from typing import Final
 
+from byref.describe.grids import Grid
 from byref.describe.maps import as_map
-from byref.describe.nodes import CONTAINER, OBJECT, Node, merge, places
+from byref.describe.nodes import ARRAY, CONTAINER, OBJECT, Node, merge, places
+from byref.describe.paths import Cell
 from byref.describe.rows import Rows
 from byref.describe.search import most_within
 
@@ -44,6 +46,8 @@ _MET: Final = 0.7
 _MERGED: Final = 50_000
 """Maximum places that are read to join shapes, and at most so many times all places of the value:"""
 _READ_AGAIN: Final = 10
+_CELLS: Final = 0.5
+"""Share of the room that the cells of all rows without keys may take; those that have none are counted."""
 _GUESS: Final = 3
 """Characters per token for the first try; measuring corrects it."""
 _MOST: Final = 8
@@ -63,7 +67,7 @@ class Outlined:
 class Type:
     """What is known of the values at one place: their kinds, the items of arrays, and the shape of objects."""
 
-    __slots__ = ("is_cut", "items", "keys", "kinds", "length", "record")
+    __slots__ = ("cells", "has_header", "is_cut", "items", "keys", "kinds", "length", "more_cells", "record")
 
     def __init__(self, node: Node, length: int | None) -> None:
         self.kinds = node.kinds
@@ -76,6 +80,12 @@ class Type:
         self.items: Type | None = None
         """The items of arrays; None if there is no array, or if all are empty."""
         self.record: Record | None = None
+        self.cells: Sequence[tuple[Cell, Type]] = ()
+        """The cells of arrays that are rows without keys, where those of one column have a type of their own, or a name."""
+        self.more_cells = 0
+        """Further cells, for which there was no room."""
+        self.has_header = False
+        """Whether the first item of the only array at this place names the cells of the others."""
 
 
 class Record:
@@ -103,12 +113,14 @@ class Record:
 class Outline:
     """The types of a value: what all tries to write them share."""
 
-    def __init__(self, node: Node, value: object) -> None:
+    def __init__(self, node: Node, value: object, grids: Mapping[int, Grid]) -> None:
         self.node = node
         self._lengths: dict[int, int] = {}
         self._merged: dict[tuple[int, ...], tuple[Sequence[Node], Node]] = {}
         self._covered: dict[tuple[int, int], tuple[Node, Node, bool]] = {}
         self._measure(node, value, 0)
+        self.grids = grids
+        """Rows without keys, by the `id` of the node of their array."""
 
     def fitted(self, budget: int, measure: Callable[[str], int]) -> Outlined | None:
         """Return the most detailed outline in at most `budget` tokens of text, counted by `measure`; None if none fits."""
@@ -208,6 +220,7 @@ class Types:
     def of(self, node: Node) -> Type:
         """Return the type of the values at a place."""
         found = first = None
+        grids_met: list[tuple[Type, Grid]] = []
         for _ in range(_LEVELS):
             known = self._known.get(id(node))
             if known is not None:
@@ -217,6 +230,8 @@ class Types:
                 self._known[id(node)] = node, below
                 if node.kinds & OBJECT and not node.is_cut:
                     below.record = self._record(node)
+                if (grid := self._outline.grids.get(id(node))) is not None:
+                    grids_met.append((below, grid))
             if first is None:
                 first = below
             if found is not None:
@@ -224,8 +239,22 @@ class Types:
             if known is not None or node.items is None or not node.items.kinds:
                 break
             found, node = below, node.items
+        for rows, grid in grids_met:
+            if rows.items is not None and not rows.items.cells:
+                rows.has_header = grid.has_header
+                rows.items.cells = [(cell, self._cell(rows.items, below)) for cell, below in grid.columns.items()]
         assert first is not None
         return first
+
+    def _cell(self, row: Type, node: Node) -> Type:
+        """Return the type of one column's cells: that of all cells of the rows, with its kinds alone."""
+        if row.items is None or node.kinds == row.items.kinds:
+            return row.items or Type(node, None)
+        cell = Type(node, None)
+        cell.items = row.items.items if node.kinds & ARRAY else None
+        cell.record = row.items.record if node.kinds & OBJECT else None
+        cell.keys = row.items.keys
+        return cell
 
     def member(self, record: Record, key: str) -> Type:
         """Return the type of a member."""
@@ -295,6 +324,9 @@ class _Looking:
     def __init__(self, types: Types, room: int) -> None:
         self._types = types
         self._left = room
+        self._most_of_cells = int(room * _CELLS)
+        self._is_cut = False
+        """Whether cells of rows were left out."""
         self._ranks: dict[Record, float] = {}
         self._met: Counter[Record] = Counter()
         """At how many places each record was met: once it is written, all others take no more than its name."""
@@ -315,7 +347,7 @@ class _Looking:
                 changed.members = {}
                 changed.rest = None  # it has members, so that its rest is found when these are looked into
                 self._push(changed)
-        return is_whole
+        return is_whole and not self._is_cut
 
     def _push(self, record: Record) -> None:
         rank = self._ranks[record] - record.weight - _MET * log10(self._met[record])
@@ -327,6 +359,8 @@ class _Looking:
         size = 0
         for _ in range(_LEVELS):
             size += 4 * (type_.kinds & ~CONTAINER).bit_count() + 2
+            if type_.cells:
+                size += self._meet_cells(type_)
             record = type_.record
             below = type_.items
             if record is not None:
@@ -344,6 +378,19 @@ class _Looking:
                 break
             type_ = below
         return size
+
+    def _meet_cells(self, row: Type) -> int:
+        """Keep the first cells of a row, as many as there is room for, and return their characters; what they hold is met as items."""
+        used = shown = 0
+        for cell, type_ in row.cells:
+            used += len(cell) + 4 * type_.kinds.bit_count() + 2
+            if used > self._most_of_cells:
+                self._is_cut = True
+                break
+            shown += 1
+        row.more_cells += len(row.cells) - shown
+        row.cells = row.cells[:shown]
+        return used
 
     def _look_into(self, record: Record) -> bool:
         """Look into as many members of a record as there is room for; return whether these are all."""

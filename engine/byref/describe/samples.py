@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
+from byref.describe.grids import Grid
 from byref.describe.maps import as_map
 from byref.describe.nodes import NULL, OBJECT, Node
-from byref.describe.paths import ITEM, KEY, Path, Step
+from byref.describe.paths import ITEM, KEY, Cell, Path, Step, stepped
 from byref.describe.rows import Rows, Summary
 
 CONTAINERS: Final = (dict, list, Rows)
@@ -103,7 +104,9 @@ class Place:
         if self._all is not None or self.sample is None or self.parent is None:
             return 0.0
         above = self.parent
-        if isinstance(self.step, str):
+        if isinstance(self.step, Cell):
+            cost = _FETCHED * self.total
+        elif isinstance(self.step, str):
             members = above.node.members
             is_in_all = above.node.required is not None and self.step in above.node.required
             each = _FETCHED + min(_APART * len(members), _FURTHEST)
@@ -136,6 +139,8 @@ def _below(values: Sequence[Any], step: Step) -> Sequence[Any]:
     if step is ITEM or step is KEY:
         parts = _parts(values, step)
         return parts[0] if len(parts) == 1 and type(parts[0]) is list else list(chain.from_iterable(parts))
+    if isinstance(step, Cell):
+        return list(stepped(values, step))
     try:
         return list(map(itemgetter(step), values))  # twice as fast, if all of them are objects that have the member
     except (KeyError, TypeError):
@@ -152,8 +157,9 @@ def _parts(values: Sequence[Any], step: Step) -> list[Collection[Any]]:
     return arrays
 
 
-def places(value: object, node: Node, work: Work) -> Iterator[Place]:
-    """Yield the places of a value, level by level, as far as the work allows. `node` is the value's schema."""
+def places(value: object, node: Node, work: Work, grids: Mapping[int, Grid] | None = None) -> Iterator[Place]:
+    """Yield the places of a value, level by level, as far as the work allows. `node` is the value's schema, `grids` are its grids."""
+    columns = {(*grid.path, ITEM): grid for grid in (grids or {}).values()}
     level = [Place((), as_map(node), [value], None, 1.0)]
     for _ in range(_LEVELS):
         below: list[Place] = []
@@ -162,7 +168,7 @@ def places(value: object, node: Node, work: Work) -> Iterator[Place]:
             if work.left <= 0:
                 return
             share = work.left * max(_SHARE / (len(level) - at), _LARGEST)
-            for found in _found(place, share, work):
+            for found in _found(place, share, work, columns.get(place.path)):
                 if any(type(one) in CONTAINERS for one in found.values):
                     below.append(found)
                 yield found
@@ -171,11 +177,22 @@ def places(value: object, node: Node, work: Work) -> Iterator[Place]:
         level = below
 
 
-def _found(place: Place, share: float, work: Work) -> Iterator[Place]:
-    """Yield the places directly below a place. Only as many values are looked at as the share of work pays for."""
+def _found(place: Place, share: float, work: Work, grid: Grid | None) -> Iterator[Place]:
+    """Yield the places directly below a place, of rows that are arrays each column. Only as many values are looked at as the share
+    of work pays for.
+    """
     node, objects = place.node, [one for one in place.values if type(one) is dict]
     columns = len(node.members) + (node.rest is not None) + (node.items is not None)
+    if grid is not None:
+        columns = len(grid.columns)
     most = max(_LEAST, min(_MOST, int((share / max(columns, 1) - _PLACE) / _VALUE)))
+    if grid is not None:
+        some, sample = _spread([place.values], most, place.sample, place.path)
+        for cell, member in grid.columns.items():
+            column = list(stepped(some, cell))
+            work.left -= _cost(column, member)
+            yield Place((*place.path, cell), as_map(member), column, sample, place.total, place)
+        return
     if objects:
         some, sample = _spread([objects], most, place.sample, place.path)
         scale = place.total / len(place.values) * len(objects) / len(some)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from byref.describe.alike import Alike
 from byref.describe.columns import CHUNK, Abridged, Inference, NotPlain, TooDeep
 from byref.describe.fit import GUESS, fit, render
+from byref.describe.grids import Grid, grids
 from byref.describe.nodes import Node, cut_at
 from byref.describe.outline import Outline
 from byref.describe.values import Fact, values
@@ -21,11 +22,12 @@ SCHEMA_URI: Final = "http://json-schema.org/schema#"
 class Schema:
     """The schema of a value. It keeps the value, because `full` has to read it again if maps were folded."""
 
-    __slots__ = ("_node", "_value", "cut_at", "folded")
+    __slots__ = ("_grids", "_node", "_value", "cut_at", "folded")
 
     def __init__(self, node: Node, value: object, *, folded: bool, is_cut: bool = False) -> None:
         self._node = node
         self._value = value
+        self._grids: Mapping[int, Grid] | None = None
         self.folded = folded
         """Whether maps were folded. If so, `full` reads the value again, and its result may be larger than the value."""
         self.cut_at = cut_at(node) if is_cut else None
@@ -37,15 +39,22 @@ class Schema:
         return self._node
 
     @property
+    def grids(self) -> Mapping[int, Grid]:
+        """The value's rows without keys, by the `id` of the node of their array."""
+        if self._grids is None:
+            self._grids = grids(self._value, self._node)
+        return self._grids
+
+    @property
     def outline(self) -> Outline:
         """The schema as types, which are written in a short notation."""
-        return Outline(self._node, self._value)
+        return Outline(self._node, self._value, self.grids)
 
     def values(self, size: int, *, is_table: bool = False) -> list[Fact]:
         """Return what can be said of the values, the most telling first; `size`, the bytes of their text, bounds the work, less so if it
         was read as a table.
         """
-        return values(self._value, self._node, size=size, is_table=is_table)
+        return values(self._value, self._node, size=size, is_table=is_table, grids=self.grids)
 
     def full(self) -> dict[str, object]:
         """Return the schema that `genson.SchemaBuilder` builds from the value, down to the deepest level that is described.

@@ -1,4 +1,4 @@
-"""Tables inside a JSON value: arrays of records, and maps of records, at any depth.
+"""Tables inside a JSON value: arrays of records, maps of records, and grids whose columns have names, at any depth.
 
 They are found on the nodes of the schema, which have counted the objects of every place, so the value is not read again. Of text
 that was matched instead of parsed they have counted only some: there `Rows.inside` counts the others, of the tables that are told.
@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from byref.describe.grids import Grid
+from byref.describe.jsontext import encodable
 from byref.describe.maps import as_map
 from byref.describe.nodes import ARRAY, CONTAINER, INTEGER, NULL, OBJECT, STRING, Node
-from byref.describe.paths import ITEM, KEY, Each, Path
+from byref.describe.paths import ITEM, KEY, Each, Path, stepped
 from byref.describe.rows import Rows
 
 MAX_TABLES: Final = 6
@@ -59,11 +61,15 @@ class Table:
     ids: Mapping[int, str] = field(default_factory=dict)
     """For arrays on the way to it, by the number of their step in the path: the member that tells the items of one array apart, if
     one does."""
+    cells: tuple[str, ...] = ()
+    """The names of the columns, where its records are made of rows that are arrays."""
+    has_header: bool = False
+    """Whether the first of these rows is no record, because it has the names."""
 
     @property
     def is_one(self) -> bool:
-        """Whether it is one array, or one map, of the value, and not gathered from several."""
-        return not any(isinstance(step, Each) for step in self.path[:-1])
+        """Whether it is one array, or one map, of the value: neither gathered from several, nor made of other rows."""
+        return not self.cells and not any(isinstance(step, Each) for step in self.path[:-1])
 
     @property
     def worth(self) -> float:
@@ -73,27 +79,41 @@ class Table:
         return self.rows * min(columns, _COLUMNS) * _INSIDE**inside
 
 
-def tables(value: object, node: Node, most: int = MAX_TABLES) -> list[Table]:
+def tables(
+    value: object, node: Node, most: int = MAX_TABLES, *, grids: Mapping[int, Grid] | None = None
+) -> list[Table]:
     """Return the tables inside a value that matter most, at most `most`, the first of them first.
 
-    `node` is what the schema of the value knows (`Schema.node`). In the value `Rows` may stand for long arrays.
+    `node` is what the schema of the value knows (`Schema.node`), `grids` are its rows without keys (`Schema.grids`). In the value `Rows` may stand for long arrays.
     """
-    found = [one for one in _found(value, node) if one[0].rows >= LEAST_ROWS]
+    found: list[tuple[Table, _Place | None]] = [one for one in _found(value, node) if one[0].rows >= LEAST_ROWS]
+    found += ((_of_grid(grid), None) for grid in (grids or {}).values() if grid.names)
     found.sort(key=_rank)  # stable: of equals the one that comes first
-    told: list[tuple[Table, _Place]] = []
+    told: list[tuple[Table, _Place | None]] = []
     for table, place in found:
         if len(told) == most:
             break
         if len(table.path) <= 2 or table.worth >= _LEAST_SHARE * found[0][0].worth:
-            rows = place.counted(table)
+            rows = table.rows if place is None else place.counted(table)
             if rows is not None and rows >= LEAST_ROWS:
                 told.append((replace(table, rows=rows), place))
     told.sort(key=_rank)
-    return [table if table.is_one else replace(table, ids=_ids(value, table.path, place)) for table, place in told]
+    return [
+        table if table.is_one or table.cells else replace(table, ids=_ids(value, table.path, place))
+        for table, place in told
+    ]
 
 
-def _rank(found: tuple[Table, _Place]) -> float:
+def _rank(found: tuple[Table, _Place | None]) -> float:
     return -found[0].worth
+
+
+def _of_grid(grid: Grid) -> Table:
+    node = Node()
+    node.kinds, node.objects = OBJECT, grid.rows
+    node.members = {str(cell): below for cell, below in grid.columns.items()}
+    node.required = set(node.members)
+    return Table((*grid.path, ITEM), grid.rows, node, cells=grid.names, has_header=grid.has_header)
 
 
 def below_map(node: Node) -> Node | None:
@@ -190,7 +210,7 @@ def _ids(value: object, path: Path, place: _Place | None) -> dict[int, str]:
         if any(type(one) is Rows for one in values):
             name = _id_of_rows(node, values) if step is ITEM else None
             return found if name is None else {**found, at: name}
-        above, values = values, list(islice(_stepped(values, step), MANY_ITEMS + 1))
+        above, values = values, list(islice(stepped(values, step), MANY_ITEMS + 1))
         if len(values) > MANY_ITEMS:
             return found
         if step is ITEM and node.kinds == OBJECT:
@@ -228,21 +248,13 @@ def _id_among(node: Node, arrays: Sequence[Sequence[Any]]) -> str | None:
     return None
 
 
-def _stepped(values: Sequence[Any], step: str | Each) -> Iterator[Any]:
-    if step is ITEM:
-        return (one for each in values if type(each) is list for one in each)
-    if step is KEY:
-        return (one for each in values if type(each) is dict for one in each.values())
-    return (each[step] for each in values if type(each) is dict and step in each)
-
-
 def _members(place: _Place, below: Node | None) -> Iterator[_Place]:
     """The places below an object: one for all values of a map, else one for each member."""
     node, values = place.node, place.values
     if below is None:
         inner = [(key, member) for key, member in node.members.items() if member.kinds & CONTAINER]
         for key, member in inner[:_MANY_MEMBERS]:
-            if len(key) <= _KEY_CHARS and _is_utf8(key):
+            if len(key) <= _KEY_CHARS and encodable(key) == key:
                 its = None if values is None else [one[key] for one in values if type(one) is dict and key in one]
                 yield place.down(member, key, its)
         return
@@ -254,11 +266,3 @@ def _members(place: _Place, below: Node | None) -> Iterator[_Place]:
         if any(type(each) is Rows for each in its):  # of a stream: what is below is not counted
             return
     yield place.down(below, KEY)
-
-
-def _is_utf8(key: str) -> bool:
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -16,11 +16,12 @@ from math import isfinite, log10
 from typing import Any, Final
 
 from byref.describe.formats import epoch, first_words, format_of
+from byref.describe.grids import Grid
 from byref.describe.joins import Keys, joins
 from byref.describe.jsontext import encodable
 from byref.describe.nodes import BOOLEAN, INTEGER, STRING, Node
 from byref.describe.nodes import places as places_of
-from byref.describe.paths import ITEM, KEY, Each, Path, written
+from byref.describe.paths import ITEM, KEY, Cell, Each, Path, written
 from byref.describe.rows import Rows, Summary
 from byref.describe.samples import Place, Sample, Work, places
 
@@ -159,14 +160,16 @@ class Fact:
         return self.path[: last + 1]
 
 
-def values(value: object, node: Node, *, size: int, is_table: bool = False) -> list[Fact]:
+def values(
+    value: object, node: Node, *, size: int, is_table: bool = False, grids: Mapping[int, Grid] | None = None
+) -> list[Fact]:
     """Return facts about the values in a parsed JSON value, in which `Rows` may stand for lists; the most telling come first.
 
     `node` is the value's schema; `size`, the bytes of its text, bounds the work, less so if it was read as a table. The value has JSON's own types only. Every fact is
     exact, or names the sample that it is of. Strings in it are cut to 40 characters.
     """
     reading = _Reading(node, size, _SHARE_OF_A_TABLE if is_table else _SHARE)
-    reading.read(value, node)
+    reading.read(value, node, grids or {})
     return reading.facts()
 
 
@@ -183,6 +186,8 @@ def _is_shown(shown: Any, path: Path) -> bool:
     if not path:
         return shown is not None and shown not in ("", [], {})
     step, below = path[0], path[1:]
+    if type(shown) is list and isinstance(step, Cell):
+        return step.at < len(shown) and _is_shown(shown[step.at], below)
     if type(shown) is list:
         return step is ITEM and any(_is_shown(one, below) for one in shown if not below or type(one) in (dict, list))
     if type(shown) is not dict or step is ITEM:
@@ -210,7 +215,7 @@ def _name(fact: Fact, above: int) -> str:
     path = fact.path[above:]
     if above and len(path) == 1 and isinstance(path[0], str) and path[0].isprintable() and len(path[0]) <= _CHARS:
         # Alone, a key needs no quotes of its own, unless it could be taken for a path or for words about one.
-        name = path[0] if not set(path[0]) & set('."[*$') and not path[0].startswith("keys of ") else written(path)
+        name = str(path[0]) if not set(path[0]) & set('."[*$') and not path[0].startswith("keys of ") else written(path)
     else:
         name = written(path).removeprefix("$") if above else written(path)
     return f"keys of {name}" if fact.of_keys else name
@@ -268,11 +273,11 @@ class _Reading:
         self._fields: list[Keys] = []
         """The keys of records with many members."""
 
-    def read(self, value: object, node: Node) -> None:
+    def read(self, value: object, node: Node, grids: Mapping[int, Grid]) -> None:
         """Read samples of all columns, then all values of the most telling."""
         kept = self._work.left * (1 - _SAMPLING)
         self._work.left -= kept
-        for place in places(value, node, self._work):
+        for place in places(value, node, self._work, grids):
             summary = place.summary
             said = None if summary is None else _said_of_all(place, summary)
             if (said is None or said.stated is None) and len(place.values) >= _FEWEST:

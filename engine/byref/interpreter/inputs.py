@@ -329,7 +329,7 @@ def _is_plain(path: Path) -> TypeGuard[tuple[str, ...]]:
 def _is_utf8(step: str | Every) -> bool:
     """Tell whether a key can be written in UTF-8. Code and messages cannot name a key with a lone surrogate."""
     try:
-        "".join(step).encode()
+        "".join((step,) if isinstance(step, str) else (step.column, step.by, *step.cells)).encode()
     except UnicodeEncodeError:
         return False
     return True

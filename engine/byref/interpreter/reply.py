@@ -141,6 +141,8 @@ def _with_column(name: str, known: Sequence[Variable]) -> str | None:
     """Return the newest variable whose records have a key of this name; None if there is none."""
     for variable in reversed(known[-_LISTED_NAMES:]):
         schema: Any = variable.artifact.schema
+        if any(isinstance(step, Every) and name in step.cells for step in variable.path):
+            return variable.name
         for step in variable.path:
             schema = _below(schema, step) if isinstance(schema, dict) else None
         gathers = any(isinstance(step, Every) for step in variable.path)

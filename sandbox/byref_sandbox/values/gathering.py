@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, Literal, NamedTuple
 
 _MANY: Final = 32
@@ -23,6 +23,24 @@ class Every(NamedTuple):
     """A member that each record gets and that says which value it is from: the map's key, or the item's position. Empty: none."""
     by: str = ""
     """The member of the item whose value stands in the column instead of the position. Empty: the position."""
+    cells: Sequence[str] = ()
+    """Names of the cells of each item, where the items are arrays: each then leads to an object of its cells by these names."""
+    skip: int = 0
+    """Items at the beginning that are left out: a row that names the columns."""
+
+    @property
+    def terse(self) -> list[Any]:
+        """The fields as JSON holds them, without the last ones where they are as they are by default."""
+        fields: list[Any] = [*self]
+        while fields[3:] and fields[-1] == Every._field_defaults[Every._fields[len(fields) - 1]]:
+            fields.pop()
+        return fields
+
+    @classmethod
+    def of_terse(cls, fields: Sequence[Any]) -> Every:
+        """Return the step whose fields `terse` gave, as JSON gives them back."""
+        of, column, by, *more = fields
+        return cls(of, column, by, *(tuple(one) if isinstance(one, list) else one for one in more))
 
 
 Step = str | int | Every
@@ -34,7 +52,7 @@ def gathering(path: Sequence[Any]) -> int:
 
 
 def gathered(value: object, path: Sequence[Any]) -> list[Any]:
-    """Return the records at a path with `Every` steps, which may also be lists with the same three fields, as JSON has them.
+    """Return the records at a path with `Every` steps, which may also be lists with the same fields, as JSON has them.
 
     A record is the very object inside the value, or, where steps have columns, a copy with these members before its own; a
     member of its own of the same name stays. Where the path ends early, or leads to no object, there is no record.
@@ -42,20 +60,22 @@ def gathered(value: object, path: Sequence[Any]) -> list[Any]:
     found: list[tuple[dict[str, Any], Any]] = [({}, value)]
     for step in path:
         if isinstance(step, list | tuple):
-            found = [each for above, one in found for each in _below(above, one, Every(*step))]
+            found = [each for above, one in found for each in _below(above, one, Every.of_terse(step))]
         else:
             found = [(above, one[step]) for above, one in found if type(one) is dict and step in one]
     return [{**above, **record} if above else record for above, record in found if type(record) is dict]
 
 
 def _below(above: dict[str, Any], value: object, step: Every) -> list[tuple[dict[str, Any], Any]]:
-    of, column, by = step
+    of, column, by, cells, skip = step
     if of == "*":
         if type(value) is not dict:
             return []
         return [({**above, column: key} if column else above, one) for key, one in value.items()]
     if type(value) is not list:
         return []
+    if cells:
+        return [(above, dict(zip(cells, row, strict=False))) for row in islice(value, skip, None) if type(row) is list]
     if not column:
         return [(above, one) for one in value]
     if not by:

@@ -211,7 +211,7 @@ class OutlineVariablesBuilder(_OutlineBuilder):
     def __init__(self, brief: Brief) -> None:
         super().__init__(brief)
         tool, policy = brief.prepared.tool, brief.policy
-        found = tables(self._value, self._schema.node)
+        found = tables(self._value, self._schema.node, grids=self._schema.grids)
         self._is_whole_first = bool(found) and len(found[0].path) == 1
         """Whether the whole is a table, and the one that matters most."""
         self.parts = variables.parts_with_tables(
@@ -247,7 +247,7 @@ class OutlineVariablesBuilder(_OutlineBuilder):
             named.sort(key=lambda one: one[1].rows is None)  # stable: the whole stays before other members
         for name, part in named:
             about = part.shape
-            if len(part.path) > 1:
+            if len(part.path) > 1 and not part.is_by_column:
                 about = about.partition(" of ")[0]  # the schema says more of it, at its place
             if part.path not in ((), (name,)):
                 about += f", at {part.place}"
