@@ -365,7 +365,7 @@ class _Choice:
     def _open_array(self, part: _Array, depth: float, attach: Callable[[_Part], None]) -> None:
         chosen: Sequence[_Chosen[int]]
         if part.is_row:
-            chosen = [_Chosen(at, cell) for at, cell in enumerate(islice(part.value, _CELLS))]
+            chosen = [_Chosen(at, cell) for at, cell in enumerate(ends(part.value)[0][:_CELLS])]
         else:
             chosen = [
                 one

@@ -39,8 +39,8 @@ class Every(NamedTuple):
     @classmethod
     def of_terse(cls, fields: Sequence[Any]) -> Every:
         """Return the step whose fields `terse` gave, as JSON gives them back."""
-        of, column, by, *more = fields
-        return cls(of, column, by, *(tuple(one) if isinstance(one, list) else one for one in more))
+        of, column, by = fields[:3]
+        return cls(of, column, by, tuple(fields[3]) if len(fields) > 3 else (), fields[4] if len(fields) > 4 else 0)
 
 
 Step = str | int | Every

@@ -199,14 +199,16 @@ def access_hints(
     """Return a hint for each reader of the session that can read such data; if there is none, for the other tools that can.
 
     With a variable's `name`, the interpreter comes first, and the first hint mentions the name. With `tiny`, there is room only
-    for the readers.
+    for the readers, and for no examples.
     """
     left_out = {SQL} if tiny else set()
     if not structured:
         left_out |= {"artifact_jq", SQL}
     able = [name for name in (*READERS, SQL) if name in tools and name not in left_out]
     hints = {tool: HINTS[tool] for tool in able or [tool for tool in _WITHOUT_READERS if tool in tools]}
-    if name is None or tiny:
+    if tiny:
+        return {tool: hint.partition(", e.g.")[0] for tool, hint in hints.items()}
+    if name is None:
         return hints
     if INTERPRETER in tools:
         return {INTERPRETER: f"{name} is all of it{'' if structured else ', a str'}", **hints}

@@ -94,6 +94,9 @@ class _OutlineBuilder(Builder):
                 return rendered
         self._is_fitted, self._shape, self._example, self._values = True, "", None, {}
         rendered = self._rendered(names, step, kept)
+        if rendered.tokens > self.budget - _OMITTED and self.repeats is not None:
+            self.repeats = None
+            rendered = self._rendered(names, step, kept)
         room = self.budget - rendered.tokens - _OMITTED
         for _ in range(ROUNDS):
             self._share(room)

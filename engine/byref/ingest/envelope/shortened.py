@@ -10,7 +10,7 @@ from byref.artifacts.variables import identifier
 from byref.content import Block, Media
 from byref.describe.jsontext import is_container, noted
 from byref.describe.truncate import readable, truncate, truncate_json
-from byref.ingest.envelope.base import Brief, Builder, Reference, Rendered, at_location, read_there, repeated
+from byref.ingest.envelope.base import ROUNDS, Brief, Builder, Reference, Rendered, at_location, read_there, repeated
 from byref.ingest.prepare import Measured
 from byref.policy import INTERPRETER, SQL, VIEWERS
 from byref.policy.routes import Route
@@ -57,9 +57,11 @@ class TruncatedBuilder(Builder):
         self._about = brief.lines if self.budget >= _ABOUT_FROM else ""
         self._is_outline = brief.policy.envelope_form == "outline"
         self._reads_paths = brief.prepared.scope.reads_paths
-        text = alone.ends if alone is not None else joined(brief.blocks)
+        self._value = alone.outline if alone is not None and self._structured else None
+        self._text = alone.ends if alone is not None else joined(brief.blocks)
+        self._unstored = brief.unstored
         self._size = sum(block.size for block in brief.blocks)
-        self._lines = alone.line_count if alone is not None else str(text).count("\n") + 1
+        self._lines = alone.line_count if alone is not None else str(self._text).count("\n") + 1
         if self._structured:
             self.count = partial(brief.prepared.count, kind="json")
         self.omitted_bytes = 0
@@ -72,18 +74,36 @@ class TruncatedBuilder(Builder):
             self.repeats = brief.seen
             return
         note = NOTE_TOKENS if brief.unstored else self._note_tokens(identifier(brief.prepared.tool), len(brief.blocks))
-        room = max(self.budget - note, _LEAST_SHOWN)
-        if alone is not None and self._structured:
-            shown = truncate_json(alone.outline, budget=room, measure=self.count, size=self._size)
+        self._room = max(self.budget - note, _LEAST_SHOWN)
+        self._cut()
+
+    def _cut(self) -> None:
+        """Shorten the output to the room that there is beside the notice."""
+        if self._structured:
+            shown = truncate_json(self._value, budget=self._room, measure=self.count, size=self._size)
             form = '{{"note":"{note}","output":{text}}}'
         else:
-            shown = truncate(text, budget=room, measure=self.count)
+            shown = truncate(self._text, budget=self._room, measure=self.count)
             form = "{text}\n[{note}]"
         self.omitted_bytes = shown.omitted_bytes
-        self._content = form.format(note=brief.unstored, text=shown.text) if brief.unstored else shown.text
+        self._content = form.format(note=self._unstored, text=shown.text) if self._unstored else shown.text
 
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
-        """Fill in the names of the variable and the artifact, if the data is stored and a tool can read it."""
+        """Fill in the names of the variable and the artifact, if the data is stored and a tool can read it.
+
+        Where the notice takes more tokens than it was estimated to take, less of the output is shown.
+        """
+        rendered = self._rendered(names, step, kept)
+        for _ in range(ROUNDS):
+            over = rendered.tokens - self.budget
+            if over <= 0 or self.is_seen or self._room <= _LEAST_SHOWN:
+                break
+            self._room = max(self._room - over, _LEAST_SHOWN)
+            self._cut()
+            rendered = self._rendered(names, step, kept)
+        return rendered
+
+    def _rendered(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
         notice = self._notice(names, kept)
         if self.repeats is not None:
             again = repeated(step, self.repeats)
