@@ -101,7 +101,9 @@ def test_errors_are_one_tree_for_the_host_and_one_for_the_model() -> None:
         ({"interpreter": Sandbox}, "not the class 'Sandbox'"),
         ({"interpreter": "tcp://scheduler:8786"}, "another byref.Interpreter, not a value of type 'str'"),
         ({"modules": ["os"]}, "the module 'os' cannot be allowed: it comes with Python"),
-        ({"modules": ["requests"]}, "'requests' cannot be allowed: .* reaches the network"),
+        pytest.param(
+            {"modules": ["requests"]}, "'requests' cannot be allowed: .* reaches the network", marks=pytest.mark.slow
+        ),
         ({"modules": "humanize"}, "expected a list of names"),
         ({"modules": 5}, "expected a list of names"),
         ({"modules": ["humanize"], "interpreter": Sandbox()}, "has modules of its own"),

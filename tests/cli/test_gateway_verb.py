@@ -11,6 +11,7 @@ from forking import FORKS
 from gateway_kit import SHOP, Place, text_of
 
 
+@pytest.mark.slow
 def test_a_session_is_kept_across_starts_if_it_has_a_name(place: Place) -> None:
     config = place.write({"north": place.shop("north")})
 

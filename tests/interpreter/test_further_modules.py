@@ -28,6 +28,7 @@ def ask(session: byref.Session, code: str) -> str:
     return reply.content.partition("\n")[0]
 
 
+@pytest.mark.slow
 def test_a_session_has_them_and_keeps_their_names(tmp_path: Path, sandbox: Sandbox) -> None:
     url = f"sqlite:///{tmp_path}/b.db"
     with Engine(url, interpreter=sandbox) as engine:

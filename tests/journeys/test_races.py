@@ -65,6 +65,7 @@ def test_six_conversations_store_the_same_bytes(shared: Engine) -> None:
         assert {len(session.artifacts()) for session in sessions} == {turn + 1}
 
 
+@pytest.mark.slow
 @ON_POSTGRESQL
 def test_six_conversations_run_to_the_same_bytes(shared: Engine) -> None:
     sessions = [shared.session(f"s{i}") for i in range(6)]

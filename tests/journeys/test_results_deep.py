@@ -129,6 +129,7 @@ for arguments in ('{"code": ' + "[" * many, '{"code": ["$x", ' + "[" * many + "]
 """
 
 
+@pytest.mark.slow
 def test_a_host_whose_recursion_limit_is_beyond_its_stack_outlives_any_depth() -> None:
     done = subprocess.run([sys.executable, "-c", HOST_WITHOUT_A_LIMIT], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -159,6 +159,7 @@ print(int(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-o",
 """
 
 
+@pytest.mark.slow
 def test_a_wrong_example_fails(tmp_path: Path, race: Callable[..., list[str]]) -> None:
     (tmp_path / "README.md").write_text("# Lies\n\n" + "\n".join(f"```{lie}\n```\n" for lie in LIES))
     (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())

@@ -190,6 +190,7 @@ def test_what_one_call_reads_is_bounded(chat: Session, monkeypatch: pytest.Monke
         chat.resolve({"x": "$one[0]", "y": ["$two[0]"]})
 
 
+@pytest.mark.slow
 def test_any_number_of_rows_is_looked_up(chat: Session) -> None:
     artifact = chat.store_artifact([1], name="one")
     scope = chat._scope

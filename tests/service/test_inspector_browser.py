@@ -331,6 +331,7 @@ def test_the_pictures_of_the_page(local_house: House, tenant: str) -> None:
     browse(local_house, tenant, visit, {"viewport": {"width": 1180, "height": 760}})
 
 
+@pytest.mark.slow
 def test_it_works_without_javascript(local_house: House, tenant: str) -> None:
     from test_inspector import fill as fill_calmly
 

@@ -162,6 +162,7 @@ def test_bytes_are_there_in_a_new_engine(placed: Placed, opened: Opened) -> None
     assert "60" in answer(again, "artifact_jq", artifact_id="users", expression="map(select(.id % 50 == 7)) | length")
 
 
+@pytest.mark.slow
 def test_bytes_are_there_in_a_new_process(sqlite_url: str, tmp_path: Path, race: Callable[..., list[str]]) -> None:
     script = """
 from byref import Engine

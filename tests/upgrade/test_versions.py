@@ -83,7 +83,7 @@ def test_many_processes_upgrade_at_once(empty_url: str, tmp_path: Path, race: Ca
 
 @pytest.mark.parametrize(
     ("kind", "step"),
-    [("sqlite", 4), *(pytest.param(kind, 1, marks=pytest.mark.slow) for kind in ("sqlite", "postgresql"))],
+    [("sqlite", 12), *(pytest.param(kind, 1, marks=pytest.mark.slow) for kind in ("sqlite", "postgresql"))],
 )
 def test_killed_at_any_statement_it_is_done_or_not_begun(
     kind: str, step: int, request: pytest.FixtureRequest, tmp_path: Path, race: Callable[..., list[str]]

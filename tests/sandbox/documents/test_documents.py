@@ -30,7 +30,7 @@ SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
-@pytest.fixture(scope="module", params=["full", "language-only"])
+@pytest.fixture(scope="module", params=["full", pytest.param("language-only", marks=pytest.mark.slow)])
 def reader(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Sandbox]:
     """The sandbox of all tests, and one without the kernel's wall."""
     if request.param == "full":

@@ -81,6 +81,7 @@ print(parent)
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_it_starts_when_it_is_first_used(host: list[str]) -> None:
     assert host[0] == "[] 2 1"
 
