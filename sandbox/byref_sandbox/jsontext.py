@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gc
 import json
+import mmap
 import re
 import sys
 import threading
@@ -50,18 +51,21 @@ class NotJSON(ValueError):
 _TOO_DEEP = "nested too deeply"
 
 
-def decode(data: bytes) -> object:
+def decode(data: bytes | mmap.mmap) -> object:
     """Return the value of JSON text in UTF-8, lone surrogates tolerated; raise NotJSON.
 
     Beyond the standard: a byte-order mark, NaN, Infinity, numbers too large for a float (infinity), escaped lone
     surrogates. Of duplicate keys the last one holds. Integers are exact up to `MAX_INTEGER_DIGITS`. Nesting is bounded by
     Python's recursion limit, and by `MAX_LEVELS`.
     """
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    if is_too_deep(data):
-        raise NotJSON(_TOO_DEEP)
+    if isinstance(data, mmap.mmap) and (sys.getrecursionlimit() > MAX_LEVELS or data[:3] == codecs.BOM_UTF8):
+        data = bytes(data)
+    if isinstance(data, bytes):
+        data = data.removeprefix(codecs.BOM_UTF8)
+        if is_too_deep(data):
+            raise NotJSON(_TOO_DEEP)
     with collector_paused():
-        if _is_utf8(data):  # msgspec does not look at the encoding
+        if is_utf8(data):  # msgspec does not look at the encoding
             with suppress(msgspec.DecodeError, RecursionError):
                 return _strict.decode(data)
         try:
@@ -118,7 +122,7 @@ def is_json(data: bytes) -> bool:
     """Whether bytes are JSON in UTF-8 that is not nested too deeply to be read; no objects are made."""
     try:
         return (
-            _is_utf8(data)
+            is_utf8(data)
             and not is_too_deep(data)
             # msgspec refuses lone surrogates, which are accepted here: it is asked again with another character in their place.
             and (_is_valid(data) or (b"\\u" in data and _is_valid(_SURROGATE.sub(rb"\\u00", data))))
@@ -127,14 +131,18 @@ def is_json(data: bytes) -> bool:
         return False
 
 
-def _is_utf8(data: bytes) -> bool:
+def is_utf8(data: bytes | mmap.mmap) -> bool:
     """Whether bytes are UTF-8. It never makes all of the text, which may be four times as large."""
-    if data.isascii():
+    if isinstance(data, bytes) and data.isascii():
         return True
     decoder = codecs.getincrementaldecoder("utf-8")()
+    is_within = False
     try:
         for at in range(0, len(data), _PIECE):
-            decoder.decode(data[at : at + _PIECE])
+            piece = data[at : at + _PIECE]
+            if is_within or not piece.isascii():
+                decoder.decode(piece)
+                is_within = bool(decoder.getstate()[0])
         decoder.decode(b"", True)
     except UnicodeDecodeError:
         return False

@@ -17,6 +17,7 @@ signal handler of a run that is about to be killed, which can keep to no format.
 from __future__ import annotations
 
 import array
+import mmap
 import os
 import signal
 import socket
@@ -50,6 +51,8 @@ ASK_SIGNAL: Final = signal.SIGUSR1
 """Has `faulthandler` in the run write the current line into the reply, even where compiled code never returns to Python."""
 LOAD_BYTES_PER_SECOND: Final = 10_000_000
 """The least that is expected of decoding. A run that decodes its payloads itself gets so much more time."""
+_MAPPED_BYTES: Final = 1 << 20
+"""From here on a payload is mapped rather than read."""
 _SEND_SECONDS: Final = 30
 """A zygote must take a message within this time; it may be busy loading data."""
 PRINTED_BYTES: Final = 4_000
@@ -698,3 +701,9 @@ def read_memory_file(descriptor: int) -> bytes:
         parts.append(part)
         offset += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def map_memory_file(descriptor: int) -> bytes | mmap.mmap:
+    """Return all bytes of an anonymous file without copying them, unless there are few."""
+    size = os.fstat(descriptor).st_size
+    return mmap.mmap(descriptor, size, prot=mmap.PROT_READ) if size >= _MAPPED_BYTES else read_memory_file(descriptor)

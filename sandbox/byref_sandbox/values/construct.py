@@ -7,6 +7,7 @@ not None. Where those rules depend on more than the kinds of a column's values, 
 from __future__ import annotations
 
 import functools
+import mmap
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ class Constructed(pd.DataFrame):
     """Stands for records that the code only hands to `pd.DataFrame`: of this it makes the DataFrame that it would make of them."""
 
 
-def from_json(payload: bytes, path: Sequence[str | int]) -> Constructed | None:
+def from_json(payload: bytes | mmap.mmap, path: Sequence[str | int]) -> Constructed | None:
     """Return what pandas makes of the records at `path`; None where there is no array of objects, or its value has to be decoded for it."""
     frame = tables.from_json(payload, path, _PANDAS)
     return None if frame is None else Constructed(frame)

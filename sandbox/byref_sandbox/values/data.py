@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import mmap
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,26 +106,27 @@ def reading_of(content_type: str) -> str | None:
     return content_type.removeprefix(_TABLES) if content_type.startswith(_TABLES) else None
 
 
-def decode(content_type: str, payload: bytes) -> object:
+def decode(content_type: str, payload: bytes | mmap.mmap) -> object:
     """Return the value of a payload; raise Unusable."""
     if (reading := reading_of(content_type)) is not None:
         try:
-            return tabletext.read(reading, payload)
+            return tabletext.read(reading, bytes(payload))
         except tabletext.Damaged as error:
             raise Unusable(f"not readable as a table: {error}") from None
     if content_type == EXACT:
-        return Exact(payload)
+        return Exact(bytes(payload))
     if content_type == JSON or content_type.endswith("+json"):
         try:
             return jsontext.decode(payload)
         except jsontext.NotJSON as error:
             raise Unusable(f"not JSON: {error}") from None
     if content_type.startswith("text/"):
+        text = memoryview(payload)[len(codecs.BOM_UTF8) if payload[:3] == codecs.BOM_UTF8 else 0 :]
         try:
-            return payload.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogatepass")
+            return str(text, "utf-8", "surrogatepass")
         except UnicodeDecodeError:
-            return payload.decode("utf-8", "replace")
-    return payload
+            return str(memoryview(payload), "utf-8", "replace")
+    return bytes(payload)
 
 
 def at_path(value: object, path: Sequence[Any]) -> object:

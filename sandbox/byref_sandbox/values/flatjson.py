@@ -8,17 +8,20 @@ The caller then reads the records in another way.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-_BLOCK_BYTES: Final = 8 << 20
+from byref_sandbox.values.uniformjson import Template
+
+_BLOCK_BYTES: Final = 1 << 20
+_MAX_RECORD_BYTES: Final = 8 << 20
 """Bytes of the longest record that Arrow reads."""
-_SEARCHED_BYTES: Final = 256 << 10
 _TYPES: Final[dict[frozenset[type], pa.DataType]] = {
     frozenset({int}): pa.int64(),
     frozenset({float}): pa.float64(),
@@ -26,44 +29,74 @@ _TYPES: Final[dict[frozenset[type], pa.DataType]] = {
     frozenset({bool}): pa.bool_(),
     frozenset({str}): pa.string(),
 }
+_FEW_MISSES: Final = 4
+"""Blocks in a row that are not alike, after which others are not expected to be."""
+_LINE_FEED: Final = ord("\n")
 BETWEEN: Final = re.compile(r"\}\s{0,16},\s{0,16}\{")
 """What stands between two records."""
 
+_Bytes = npt.NDArray[np.uint8]
 
-def table(text: bytes | msgspec.Raw, head: Sequence[dict[str, Any]], fields: Sequence[str], between: str) -> Any:
+
+def table(
+    text: bytes | msgspec.Raw,
+    head: Sequence[dict[str, Any]],
+    fields: Sequence[str],
+    between: str,
+    done: Callable[[int], object] = lambda _bytes: None,
+) -> Any:
     """Return the records of an array as an Arrow table; None where they are not all flat and alike.
 
-    `text` is valid JSON. `head` are its first records, `fields` their keys, `between` is what stands between them.
+    `text` is valid JSON in UTF-8. `head` are its first records, `fields` their keys, `between` is what stands between them. `done`
+    is told now and then how many bytes of the text have been read.
     """
     types = [_TYPES.get(frozenset({type(record.get(field)) for record in head} - {type(None)})) for field in fields]
     if None in types:
         return None
-    lines = _lines(text, between.encode())
-    try:
-        return pa.json.read_json(  # without threads: a zygote must have one
-            pa.BufferReader(lines),
-            read_options=pa.json.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-            parse_options=pa.json.ParseOptions(
-                explicit_schema=pa.schema(list(zip(fields, types, strict=True))),
-                unexpected_field_behavior="error",
-            ),
-        )
-    except pa.ArrowInvalid:
-        return None
+    options = pa.json.ParseOptions(
+        explicit_schema=pa.schema(list(zip(fields, types, strict=True))), unexpected_field_behavior="error"
+    )
+    made: list[Any] = []
+    template, misses = None, 0
+    for end, lines in _blocks(text, between.encode()):
+        if not made:
+            template = Template.of(bytes(lines).strip().partition(b"\n")[0], fields, types)
+        part = template.table(lines) if template is not None and misses < _FEW_MISSES else None
+        misses = 0 if part is not None else misses + 1
+        if part is None:
+            try:
+                reading = pa.json.ReadOptions(use_threads=False, block_size=len(lines) + 1)  # a zygote has one thread
+                part = pa.json.read_json(pa.BufferReader(lines), reading, options)
+            except pa.ArrowInvalid:
+                return None
+        made.append(part)
+        done(end)
+    return pa.concat_tables(made)
 
 
-def _lines(text: bytes | msgspec.Raw, between: bytes) -> Any:
-    """Return the text with a line for each record: every comma between two records becomes a line feed.
+def _blocks(text: bytes | msgspec.Raw, between: bytes) -> Iterator[tuple[int, _Bytes]]:
+    """Yield the records with a line for each: the comma between two of them becomes a line feed. Before each block is where it ends.
 
     Text that looks like such a place may stand inside a string or a record. There it becomes a line feed too, at which Arrow stops.
     """
-    made = np.array(np.frombuffer(text, np.uint8))
-    made[0] = made[-1] = ord(" ")  # the array's brackets
+    whole = np.frombuffer(text, np.uint8)
+    begin, size, end = 1, _BLOCK_BYTES, len(whole) - 1  # without the array's brackets
     comma = between.index(b",")
-    for start in range(0, len(made), _SEARCHED_BYTES):
-        found = start + np.flatnonzero(made[start : start + _SEARCHED_BYTES] == between[0])
-        found = found[found < len(made) - len(between)]
+    while begin < end:
+        block = whole[begin : min(end, begin + size)].copy()
+        found = np.flatnonzero(block[: 1 - len(between)] == between[0])
         for at in range(1, len(between)):
-            found = found[made[found + at] == between[at]]
-        made[found + comma] = ord("\n")
-    return made
+            found = found[block[found + at] == between[at]]
+        if begin + size < end:
+            if not len(found) and size < _MAX_RECORD_BYTES:
+                size *= 2
+                continue
+            if len(found):
+                block = block[: found[-1] + comma]
+                found = found[:-1]
+        block[found + comma] = _LINE_FEED
+        for at in range(comma + 1, len(between) - 1):  # blanks before a record are no part of it
+            block[found + at] = _LINE_FEED
+        size = _BLOCK_BYTES
+        begin += len(block) + 1
+        yield min(begin, end), block

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import mmap
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
@@ -20,7 +21,7 @@ from byref_sandbox.values.bindings import frame_of
 from byref_sandbox.values.construct import Constructed
 
 _ABSENT = object()
-_Kind = tuple[dict[bytes, Any], frozenset[bytes], Callable[[bytes, list[str | int]], pd.DataFrame | None]]
+_Kind = tuple[dict[bytes, Any], frozenset[bytes], Callable[[bytes | mmap.mmap, list[str | int]], pd.DataFrame | None]]
 """Tables by path, those that are wanted, and what reads one out of JSON."""
 _BIG_BYTES: Final = 64 << 20
 _FEW_PATHS: Final = 4
@@ -85,9 +86,10 @@ class Loaded:
         missing = wanted.frames - self.frames.keys() or wanted.constructed - self.constructed.keys()
         return not self.has_value and (wanted.value or bool(missing))
 
-    def load(self, content_type: str, raw: bytes, wanted: Wanted, budget: Budget) -> None:
+    def load(self, content_type: str, raw: bytes | mmap.mmap, wanted: Wanted, budget: Budget) -> None:
         """Decode a payload as far as it is wanted; raise Unusable."""
         if (reading := data.reading_of(content_type)) is not None:
+            raw = bytes(raw)
             self._load_frames(reading, raw, wanted, budget)
         is_json = content_type == data.JSON or content_type.endswith("+json")
         kinds: tuple[_Kind, ...] = (

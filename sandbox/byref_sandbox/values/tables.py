@@ -12,6 +12,7 @@ A column is converted only if all its values that are not null are of one kind:
 from __future__ import annotations
 
 import json
+import mmap
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -24,7 +25,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from byref_sandbox.jsontext import collector_paused
+from byref_sandbox.jail.libc import give_back_memory
+from byref_sandbox.jsontext import collector_paused, is_utf8
 from byref_sandbox.values import flatjson
 from byref_sandbox.values.gathering import is_map_of_records
 
@@ -42,6 +44,7 @@ _FLAT_BYTES: Final = 1 << 20
 """Only from this size on Arrow is tried: where it stops, the text is read twice."""
 _COMBINED_BYTES: Final = 1 << 30
 """Bytes up to which the parts of a column are put together."""
+_MUCH_BYTES: Final = 4 << 20
 _BYTES_PER_MEMBER: Final = 5
 """The least bytes of a member in JSON: `"a":1` and what is around it."""
 _EXACT: Final = 2**53
@@ -63,22 +66,26 @@ class Rules(NamedTuple):
     """Makes a column of decoded values."""
 
 
-def from_json(payload: bytes, path: Sequence[str | int], rules: Rules | None = None) -> pd.DataFrame | None:
-    """Return the DataFrame of the records at `path`, by the rules above if none are given; None where there is no array of objects, or its value has to be decoded for it."""
+def from_json(payload: bytes | mmap.mmap, path: Sequence[str | int], rules: Rules | None = None) -> pd.DataFrame | None:
+    """Return the DataFrame of the records at `path`, by the rules above if none are given; None where there is no array of objects, or its value has to be decoded for it.
+
+    Of a payload that is mapped, this process soon holds only the part that is still to be read.
+    """
     rules = rules or _OURS
     if any(isinstance(step, list) for step in path):
         return None
     try:
-        if not payload.isascii():
-            str(payload, "utf-8")  # msgspec does not look at the encoding
+        if not is_utf8(payload):  # msgspec does not look at the encoding
+            return None
         inner = _at(payload, path)
         head, between = _head(inner)
         fields = list(dict.fromkeys(chain.from_iterable(head)))
         if not 0 < len(fields) <= _MAX_FIELDS or _is_sparse(inner, fields):
             return None
         if between and len(payload) >= _FLAT_BYTES:
-            flat = flatjson.table(inner, head, fields, between)
-            if flat is not None and (frame := of_arrow(flat, rules)) is not None:
+            # Without a name, so that each column goes when it has been converted.
+            frame = of_arrow(flatjson.table(inner, head, fields, between, _forgetting(payload, inner)), rules)
+            if frame is not None:
                 return frame
         return _decoded(inner, fields, rules)
     except (ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError):
@@ -114,9 +121,27 @@ def is_built_quickly(value: object) -> bool:
     return len(fields) * len(value) <= _MAX_SPARSENESS * members + _FEW_CELLS
 
 
-def _at(payload: bytes, path: Sequence[str | int]) -> msgspec.Raw:
+def _forgetting(payload: bytes | mmap.mmap, inner: msgspec.Raw) -> Callable[[int], object]:
+    """Return what lets go of so many first bytes of a text inside a mapped payload. They come back if they are read again."""
+    if not isinstance(payload, mmap.mmap):
+        return lambda _bytes: None
+    skipped = len(payload) - len(memoryview(inner))
+    begin = _address(inner) - _address(payload) if skipped else 0
+
+    def forget(size: int) -> None:
+        if pages := (begin + size) // mmap.PAGESIZE:
+            payload.madvise(mmap.MADV_DONTNEED, 0, pages * mmap.PAGESIZE)
+
+    return forget
+
+
+def _address(data: mmap.mmap | msgspec.Raw) -> int:
+    return int(np.frombuffer(data, np.uint8).__array_interface__["data"][0])
+
+
+def _at(payload: bytes | mmap.mmap, path: Sequence[str | int]) -> msgspec.Raw:
     """Return the JSON text at a path. It is valid, but its numbers may be too large."""
-    inner = msgspec.json.decode(payload, type=msgspec.Raw) if not path else msgspec.Raw(payload)
+    inner: msgspec.Raw = msgspec.json.decode(payload, type=msgspec.Raw) if not path else msgspec.Raw(payload)
     for step in path:
         kind: Any = dict[str, msgspec.Raw] if isinstance(step, str) else list[msgspec.Raw]
         inner = msgspec.json.decode(inner, type=kind)[step]
@@ -178,15 +203,25 @@ def _decoded(text: msgspec.Raw, fields: list[str], rules: Rules) -> pd.DataFrame
 
 
 def of_arrow(table: Any, rules: Rules | None = None) -> pd.DataFrame | None:
-    """Return the DataFrame of flat records, by the rules above if none are given; None where one of their columns has to be decoded."""
+    """Return the DataFrame of flat records, by the rules above if none are given; None where one of their columns has to be decoded,
+    or there is no table.
+    """
+    if table is None:
+        return None
     rules = rules or _OURS
     made: dict[str, Any] = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if column.nbytes <= _COMBINED_BYTES:
+    names, columns = table.column_names, table.columns
+    del table
+    for name in names:
+        column = columns.pop(0)
+        size = column.nbytes
+        if size <= _COMBINED_BYTES:
             column = column.combine_chunks()
         made[name] = rules.of_arrow(column)
         if made[name] is None:
             return None
+        if size >= _MUCH_BYTES:
+            give_back_memory()  # that of the parts, between which others still lie
     return pd.DataFrame(made, copy=False)
 
 

@@ -139,7 +139,7 @@ class Runs:
                 assert self._store is not None
                 loaded[index] = self._store.entry(payload.entry)
                 continue
-            raw = wire.read_memory_file(files[index]) if payload.inline is None else payload.inline
+            raw = wire.map_memory_file(files[index]) if payload.inline is None else payload.inline
             loaded[index] = Loaded()
             loaded[index].load(payload.content_type, raw, wanted, budget)
             loaded[index].build(wanted, budget)

@@ -254,7 +254,7 @@ class Zygote:
         entry = store.entry(payload.entry)
         self._dismiss_standby()  # it was forked before this payload came
         try:
-            raw = wire.read_memory_file(descriptor)
+            raw = wire.map_memory_file(descriptor)
             size = len(raw)
             call.budget.grow(size / wire.LOAD_BYTES_PER_SECOND)
             with _sized(entry, size):
