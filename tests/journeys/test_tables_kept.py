@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import io
+from datetime import timedelta
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from s3server import S3
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session as HostSession
 
 import byref
-from byref import Engine, db
+from byref import Engine, Policy, db
+from byref.stores import ObjectStore
 from byref_sandbox import Sandbox
 
 FRAME = pd.DataFrame(
@@ -65,6 +68,45 @@ def test_tables_belong_to_the_hosts_transaction(shared_url: str, sandbox: Sandbo
         left = [variable.name for variable in engine.session("s").variables()]
         assert left == (["rows"] if commits else [])
     database.dispose()
+
+
+@pytest.mark.parametrize("knob", ["max_session_bytes", "max_artifact_bytes"])
+def test_a_document_is_kept_where_there_is_no_room_for_its_records(engine: Engine, tenant: str, knob: str) -> None:
+    room = len(parquet()) + 1_000
+    session = engine.session("s", tenant=tenant, policy=Policy(**{knob: room}))
+    results = [session.process(parquet(), tool="rows", call_id="c") for _ in range(2)]
+    assert results[0].content == results[1].content
+    [artifact] = session.artifacts()
+    assert (results[0].route, artifact.value) == ("placeholder", parquet())
+    assert "its tables are left out" in str(session.explain("c"))
+    assert session.process(TEXT[:5_000], tool="lines").step is not None  # the turn goes on
+    tight = engine.session("tight", tenant=tenant, policy=Policy(**{knob: 1_000}))
+    result = tight.process(parquet(), tool="rows")
+    assert (result.artifacts, tight.artifacts()) == ([], []) and knob in str(result.content)
+
+
+def test_another_engine_on_object_storage_answers_and_reads_them(s3: S3, shared_url: str, sandbox: Sandbox) -> None:
+    def engine() -> Engine:
+        return Engine(shared_url, blobs=ObjectStore(f"s3://{bucket}", **s3.settings), interpreter=sandbox)
+
+    bucket = s3.bucket()
+    given = {"rows": parquet(), "lines": TEXT}
+    with engine() as first:
+        session = first.session("s")
+        answers = {tool: session.process(output, tool=tool, call_id=tool) for tool, output in given.items()}
+    with engine() as second:
+        session = second.session("s")
+        for tool, output in given.items():
+            again = session.process(output, tool=tool, call_id=tool)
+            assert (again.content, again.step) == (answers[tool].content, answers[tool].step)
+            assert session.variable(tool).value() == ROWS
+        assert session.run("rows == lines, len(df(lines))").value == [True, 3_000]
+        assert b"<Key>" in s3.request("GET", f"/{bucket}")[2]
+        assert session.delete_artifact(answers["rows"].artifacts[1].id)
+        assert session.run("rows[-1]['code']").value == "02999"
+        second.delete_session("s")
+        second.sweep(grace=timedelta(0))
+    assert b"<Key>" not in s3.request("GET", f"/{bucket}")[2]
 
 
 def test_documents_are_read_under_asyncio(tmp_path: Path) -> None:

@@ -151,6 +151,11 @@ def next_plan(prepared: Prepared, plan: Plan, changed: Replan, outlook: Outlook)
             following = first_plan(prepared, outlook)
         case "quota" if plan.beside:
             return replace(plan, beside=[], excess=changed.excess)
+        case "quota" if any(block.tables for block in prepared.blocks):
+            for block in prepared.blocks:
+                if block.tables is not None:  # there may be room for the document alone
+                    block.tables, block.note = None, "its tables are left out: with them a quota would be passed"
+            following = _offload(prepared, prepared.verdict.reason, outlook, everything=plan.replaces_all)
         case "quota":
             following = _offload(prepared, plan.reason, outlook, everything=plan.replaces_all, excess=changed.excess)
         case "not_smaller":

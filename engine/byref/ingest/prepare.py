@@ -257,6 +257,8 @@ def _read_tables(scope: Scope, measured: Measured) -> None:
     if block is None:
         return
     found, reason = documents.read(scope, block)
+    if found is not None and found.stored_size > scope.policy.max_artifact_bytes:
+        found, reason = None, "its tables are left out: as records they are larger than max_artifact_bytes"
     if found is not None:
         measured.tables = _measured(scope, Piece(found), parses=True)
     elif reason is not None:

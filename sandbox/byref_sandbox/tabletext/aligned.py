@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -32,6 +32,8 @@ _MAX_LINE: Final = 4_000
 """Characters of a line; terminals' tables have no longer ones."""
 _LEAST_COLUMNS: Final = 3
 _LEAST_ROWS: Final = 2
+_MANY: Final = 12
+"""Lines in which it is no chance that cells have blanks at the same places."""
 _SAMPLED: Final = 60
 """Lines of a table that have to fit before all are read."""
 _AROUND: Final = 10
@@ -41,6 +43,8 @@ _NAME: Final = re.compile(r"[A-Z%#][A-Z0-9_%#./()-]*")
 _TITLED: Final = re.compile(r"[A-Z%#][\w%#./():-]*")
 _QUANTITY: Final = re.compile(r"[-+]?\d[\d.,]*(?:[KMGTPEkmgtp]i?[Bb]?|B|%|[smhdwy]|ms|µs)?(?:\d+[smhd])*")
 _RULE: Final = re.compile(r"\s*(?:[-=]+)(?:\s+[-=]+)*\s*")
+_SOLID: Final = re.compile(r"\s*(?:-{3,}|={3,}|─{3,}|━{3,})\s*")
+"""A rule without gaps, below the names or below the last record."""
 _DPKG_RULE: Final = re.compile(r"\+\+\+(?:-=+)+")
 """A rule whose gaps are hyphens: what `dpkg -l` writes."""
 _NO_QUANTITY: Final = ("", "-", "--", "unlimited", "<none>", "none", "None", "n/a", "N/A")
@@ -117,7 +121,7 @@ def _read(data: bytes) -> tuple[Table, ...] | None:
                     return None
                 continue
             tables.append(_made(data, start, found))
-            around += section.index(found.header)
+            around += len(section) - len(found.body) - 1
             rows += tables[-1].rows
             start = found.body[-1].end
     except Unbalanced:
@@ -167,8 +171,11 @@ def _found(section: list[Line]) -> _Found | None:
         return None
     header = section[at].text
     body = section[at + 1 :]
+    if body and _SOLID.fullmatch(body[0].text):
+        body = [body[0], *takewhile(lambda line: not _SOLID.fullmatch(line.text), body[1:])]
+    is_solid = bool(body) and _SOLID.fullmatch(body[0].text) is not None
     is_ruled = bool(body) and _is_rule(body[0].text)
-    rows = [line.text for line in body[is_ruled:] if line.text != header]
+    rows = [line.text for line in body[is_ruled or is_solid :] if line.text != header]
     if not rows or max(map(len, rows)) > _MAX_LINE:
         return None
     for way in (_by_words, _by_gutters, _by_first_words):
@@ -195,11 +202,18 @@ def _header(head: Sequence[Line]) -> int | None:
             or _DPKG_RULE.fullmatch(below)
         ):
             return at
-        if len(words) < _LEAST_COLUMNS:
+        if len(words) < _LEAST_COLUMNS - line.text.startswith("  "):  # the first column may have no name
             continue
+        if "\t" in line.text.strip():
+            continue  # what stands between tabs may have blanks
         if line.text.rstrip()[-1] in ".,;:?!" or _LIST.match(line.text):
             continue
-        if not (_RULE.fullmatch(below) or "  " in line.text.strip() or all(map(_TITLED.fullmatch, words))):
+        if not (
+            _RULE.fullmatch(below)
+            or _SOLID.fullmatch(below)
+            or "  " in line.text.strip()
+            or all(map(_TITLED.fullmatch, words))
+        ):
             continue
         if all(kind_of(word) == "text" and not _QUANTITY.fullmatch(word) for word in words):
             return None if _PADDED.fullmatch(line.text.strip()) else at
@@ -217,7 +231,7 @@ def _made(data: bytes, start: int, found: _Found) -> Table:
     parts.add("preamble" if data[start : header.start].strip() else "blank", start, header.start)
     parts.add("header", header.start, header.end)
     repeats = ""
-    if _is_rule(body[0].text):
+    if _is_rule(body[0].text) or _SOLID.fullmatch(body[0].text):
         parts.add("rule", body[0].start, body[0].end)
         body = body[1:]
     for line in body:
@@ -284,11 +298,9 @@ def _by_first_words(header: str, body: Sequence[str]) -> tuple[list[str], Cuttin
 
 def _has_gap(header: str, line: str) -> bool:
     """Whether a word does not stand where its name does, though there is room: by its words, the line would be shifted."""
-    if "\t" in header or "\t" in line:
-        return False
     names = _runs(header)
     ended = 0
-    for number, ((begin, _), (begins, ends)) in enumerate(zip(names, _runs(line), strict=False)):
+    for number, ((begin, _), (begins, ends)) in enumerate(zip(names, _runs(line.expandtabs()), strict=False)):
         following = names[number + 1][0] if number + 1 < len(names) else None
         if ends < begin or (following is not None and begins >= following and ended <= begin):
             return True
@@ -331,7 +343,7 @@ def _by_gutters(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] |
             waiting.append(segment)
             continue
         if waiting:
-            side = _side(columns[-1] if columns else None, waiting, segment, words)
+            side = _side(columns[-1] if columns else None, waiting, segment, words, is_many=len(body) >= _MANY)
             if side is None:
                 return None
             if side == "own":
@@ -344,6 +356,8 @@ def _by_gutters(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] |
             columns.append([segment])
     if not columns:
         return None
+    if waiting and _begin(columns[-1], words) > columns[-1][0].start:
+        return None  # more cells, behind a last column whose cells are at the right
     columns[-1] += waiting
     gaps = [
         (_begin(other, words) - _stop(one, words), other[0].start - one[-1].end)
@@ -352,7 +366,9 @@ def _by_gutters(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] |
     ]
     is_close = any(names == 1 for names, _ in gaps)
     if is_close and len(gaps) > 2 and sum(cells == 1 for _, cells in gaps) == 1:
-        return None  # two words of one name, each above words of the same cells
+        ends = next(other[-1].end for one, other in pairwise(columns) if other[0].start - one[-1].end == 1)
+        if not all(any(end == ends for _, end in _runs(line)) for line in (header, *body)):  # not at the right
+            return None  # two words of one name, each above words of the same cells
     kept: list[list[_Segment]] = []
     joins = False
     for at, column in enumerate(columns):
@@ -424,7 +440,12 @@ def _stop(column: list[_Segment], words: list[tuple[int, int]]) -> int:
 
 
 def _side(
-    before: list[_Segment] | None, segments: list[_Segment], behind: _Segment, words: list[tuple[int, int]]
+    before: list[_Segment] | None,
+    segments: list[_Segment],
+    behind: _Segment,
+    words: list[tuple[int, int]],
+    *,
+    is_many: bool,
 ) -> Literal["before", "behind", "own"] | None:
     """Which column segments without a name belong to: one whose name is at their side; None if both may be."""
     gap_behind = behind.start - segments[-1].end
@@ -435,6 +456,13 @@ def _side(
     is_right = _stop([behind], words) == behind.end
     if is_left != is_right:
         return "before" if is_left else "behind"
+    if (
+        is_many
+    ):  # a name as wide as its cells is at either side, and cells with the same blanks in each of few lines are chance
+        is_left = is_left and _stop(before, words) < before[-1].end
+        is_right = is_right and _begin([behind], words) > behind.start
+        if is_left != is_right:
+            return "before" if is_left else "behind"
     if gap_before == gap_behind:
         return None
     return "before" if gap_before < gap_behind else "behind"

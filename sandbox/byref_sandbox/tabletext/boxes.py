@@ -27,11 +27,15 @@ from byref_sandbox.tabletext.lines import (
 )
 from byref_sandbox.tabletext.result import Format, NotATable, Row, Table
 
-_RULE: Final = re.compile(
-    r"\s*[-+|=:─━═│┃║┌┐└┘├┤┬┴┼┏┓┗┛┣┫┳┻╋┡┩╇╭╮╰╯╞╡╪╒╕╘╛╤╧╔╗╚╝╠╣╦╩╬ ]*[-─━═=]{1,}[-+|=:─━═│┃║┌┐└┘├┤┬┴┼┏┓┗┛┣┫┳┻╋┡┩╇╭╮╰╯╞╡╪╒╕╘╛╤╧╔╗╚╝╠╣╦╩╬ ]*"
-)
-_CROSSINGS: Final = "+|┼┬┴╋┳┻╪╤╧╬╦╩╇│┃║"
-_BARS: Final = "|│┃║"
+_RULE: Final = re.compile(r"\s*[-+|=:\u2500-\u257f ]*[-─━═=][-+|=:\u2500-\u257f ]*")
+_CROSSINGS: Final = "+|┼┬┴╋┳┻╪╤╧╬╦╩╇│┃║┿╂╫"
+_LEFT: Final = "+|┌┍┏╒╓╔╭├┝┠┣╞╟╠"
+"""What a rule of a table in a frame begins with."""
+_BELOW: Final = "|├┝┠┣╞╟╠"
+"""… if rows are above it."""
+_BARS: Final = "|│┃║┆┊╎"
+_ALIKE: Final = str.maketrans("┃║┆┊╎", "│││││")
+"""Bars that stand beside others in one table."""
 _MARKDOWN: Final = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
 _CONTINUED: Final = ("+", "↵")
 _WRAPPED: Final = (".", "…")
@@ -116,17 +120,23 @@ def _first_rule(lines: list[Line]) -> tuple[int, Layout] | None:
         if _MARKDOWN.fullmatch(text) and "|" in before and not set("+┼") & set(text) and "|" in text + before:
             columns = _markdown_cells(before)
             if "|" in stripped and len(_markdown_cells(text)) == len(columns):
-                return at, Layout("markdown", "|", len(columns), (), before.strip().startswith("|"), False)
+                is_framed = before.strip().startswith("|")
+                places = tuple(place for place, mark in _shown(text) if mark == "|") if is_framed else ()
+                return at, Layout("markdown", "|", len(columns), places, is_framed, False)
             continue
         crossings = [place for place, mark in _shown(text) if mark in _CROSSINGS]
-        if after and after.lstrip()[:1] in _BARS and stripped[0] in "+┌┏╭╒╔|├┣":
-            bar = after.lstrip()[0]
-            places = [place for place, mark in _shown(after) if mark == bar]
-            inner = tuple(place for place in _crossings_of(text) if place)[:-1]
-            if len(places) >= 2:
-                return at, Layout("box", bar, len(inner) + 1, _crossings_of(text), True, False)
-        elif crossings and before and stripped[0] in "-─" and any(bar in before for bar in _BARS):
-            bar = next(bar for bar in _BARS if bar in before)
+        if after and after.lstrip()[:1] in _BARS and stripped[0] in _LEFT:
+            bar = after.lstrip()[0].translate(_ALIKE)
+            bars = [place for place, mark in _shown(after.translate(_ALIKE)) if mark == bar]
+            crossed = _crossings_of(text)
+            if len(crossed) == 2 and len(bars) > 2:  # a first line without crossings, as rich draws it
+                below = lines[at + 2].text if at + 2 < len(lines) else ""
+                crossed = _crossings_of(below) if _is_rule(below) else crossed
+            inner = tuple(place for place in crossed if place)[:-1]
+            if len(bars) >= 2:
+                return at, Layout("box", bar, len(inner) + 1, crossed, True, False)
+        elif crossings and before and stripped[0] in "-─╶━╺" and any(bar in before for bar in _BARS):
+            bar = next(bar for bar in _BARS if bar in before).translate(_ALIKE)
             return at, Layout("box", bar, len(crossings) + 1, tuple(crossings), False, False)
     return None
 
@@ -157,7 +167,8 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
     parts = Parts()
     header: list[str] | None = None
     body = lines[at].start
-    if layout.format == "markdown" or not layout.is_framed:
+    is_below_names = at > 0 and _is_row(lines[at - 1].text, layout) and lines[at].text.lstrip()[0] in _BELOW
+    if layout.format == "markdown" or not layout.is_framed or is_below_names:
         # The header is above the rule.
         parts.add("preamble", start, lines[at - 1].start)
         parts.add("header", lines[at - 1].start, lines[at].start)
@@ -177,13 +188,13 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
             if _is_rule(line.text):
                 rules += 1
                 following = data[line.end : line.end + 64].decode("utf-8", "replace").lstrip()[:1]
-                if names and following == layout.bar:
+                if names and following.translate(_ALIKE) == layout.bar:
                     header = _header_of(names)
                     parts.add("header", lines[at].end, line.start)
                     parts.add("rule", line.start, line.end)
                     body = line.end
                 break
-            if line.text.lstrip()[:1] != layout.bar or len(names) > 8:
+            if line.text.lstrip()[:1].translate(_ALIKE) != layout.bar or len(names) > 8:
                 break
             names.append(_cells(line, layout))
         if header is None:
@@ -196,6 +207,8 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
 
 def _header_of(lines: list[list[str]]) -> list[str]:
     columns = [[cell.strip() for cell in column] for column in zip(*lines, strict=True)]
+    if len(lines) == 3 and all(set(column[1]) == {"-"} for column in columns):  # polars: names, a rule, types
+        return [column[0] for column in columns]
     if len(lines) == 2 and all(_SQL_TYPES.fullmatch(column[1]) for column in columns):
         return [column[0] for column in columns]
     return [" ".join(filter(None, column)) for column in columns]
@@ -213,7 +226,7 @@ def _is_rule(text: str) -> bool:
 def _is_grid(data: bytes, body: int) -> bool:
     """Whether rules stand between the rows, too."""
     lines = list(islice(lines_of(data, body), 32))
-    rules = [at for at, line in enumerate(lines) if _is_rule(line.text) or line.text.strip()[:1] in ("├", "╞")]
+    rules = [at for at, line in enumerate(lines) if _is_rule(line.text) or line.text.strip()[:1] in tuple(_BELOW[1:])]
     rows = [line for line in lines[: rules[-1] if rules else 0] if not _is_rule(line.text)]
     return len(rules) >= 2 and len(rows) > 1 and all(after - before > 1 for before, after in pairwise(rules))
 
@@ -245,6 +258,7 @@ def _end(data: bytes, body: int, number: int, layout: Layout, parts: Parts) -> t
 
 
 def _is_row(text: str, layout: Layout) -> bool:
+    text = text.translate(_ALIKE)
     if layout.is_framed:
         return text.lstrip()[:1] == layout.bar
     return layout.bar in text
@@ -252,25 +266,32 @@ def _is_row(text: str, layout: Layout) -> bool:
 
 def _cells(line: Line, layout: Layout) -> list[str]:
     """The cells of a row, with their blanks."""
-    text = line.text
+    text, plain = line.text, line.text.translate(_ALIKE)
+    bars = [at for at, mark in enumerate(plain) if mark == layout.bar]
     if layout.is_framed:
-        begin = text.index(layout.bar)
-        stripped = text.rstrip()
-        if not stripped.endswith(layout.bar) or len(stripped) == begin + 1:
+        if len(bars) < 2 or plain[bars[-1] + 1 :].strip():
             raise Unbalanced("the row does not end with a bar", line, len(text))
-        cells = stripped[begin + 1 : -1].split(layout.bar)
+        cells = [text[before + 1 : at] for before, at in pairwise(bars)]
     else:
-        cells = text.split(layout.bar)
+        cells = [text[before + 1 : at] for before, at in pairwise([-1, *bars, len(text)])]
     if len(cells) == layout.width:
         return cells
-    if layout.places:
-        cells = [cell.removeprefix(layout.bar) for cell in cut(text, layout.places)]
-        cells = cells[1:-1] if layout.is_framed else cells
-        marked = [mark for _, mark in zip(layout.places, layout.places, strict=True) if mark]
-        shown = dict(_shown(text))
-        if len(cells) == layout.width and all(shown.get(place) == layout.bar for place in marked):
-            return cells
+    if (below := _below(text, layout)) is not None:
+        return below
     raise Unbalanced(f"the row has {len(cells)} cells, the table {layout.width} columns", line)
+
+
+def _below(text: str, layout: Layout) -> list[str] | None:
+    """The cells below the crossings of the rule, if a bar is below each of them."""
+    cells = [cell[cell[:1].translate(_ALIKE) == layout.bar :] for cell in cut(text, layout.places)]
+    if layout.is_framed:
+        outside = cells[:1] + cells[-1:]
+        cells = cells[1:-1]
+        if any(cell.strip() for cell in outside):
+            return None
+    shown = dict(_shown(text.translate(_ALIKE)))
+    fits = all(shown.get(place) == layout.bar for place in layout.places if place)
+    return cells if layout.places and len(cells) == layout.width and fits else None
 
 
 class Drawn(msgspec.Struct, frozen=True, tag="drawn"):
@@ -306,6 +327,8 @@ def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
             continue
         if layout.format == "markdown":
             cells = _markdown_cells(line.text)
+            if len(cells) != layout.width and (below := _below(line.text, layout)) is not None:
+                cells = [cell.strip().replace("\\|", "|") for cell in below]
             if len(cells) != layout.width:
                 raise Unbalanced(f"the row has {len(cells)} cells, the table {layout.width} columns", line)
             yield tuple(cells)

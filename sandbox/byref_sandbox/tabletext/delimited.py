@@ -274,6 +274,10 @@ class _Scan:
                 else (body[0][column] if column < len(body[0]) else "")
                 for column in range(max(self._width, *(len(row) for row in body[:count])))
             )
+        if header is not None and len(header) > self._width and not any(header[1::2]):
+            header = header[::2]  # `||id||name||` above `|1|x|`: names in wikis
+        if header is not None and len(header) > self._width == sum(map(bool, map(str.strip, header))):
+            header = tuple(filter(str.strip, header))  # with a delimiter too many inside, the names would be shifted
         self._kinds = [set() for _ in range(self._width)]
         for row in body[count:]:
             self._learn(row)

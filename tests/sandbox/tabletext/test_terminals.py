@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import random
 import shutil
 import subprocess
 
+import pandas as pd
 import pytest
+import rich.box
+import rich.console
+import rich.table
+import tabulate
 
 from byref_sandbox.tabletext import NotATable, Recognised, Table, reading, recognise
 from byref_sandbox.tabletext.lines import display_width, lines_of
@@ -221,6 +227,101 @@ def test_a_first_row_that_is_like_the_others_is_one_of_them(text: str) -> None:
 )
 def test_what_only_looks_like_a_table_stays_text(text: str) -> None:
     assert isinstance(recognise(text), NotATable)
+
+
+HEADER = ["id", "name", "value", "day", "note"]
+RECORDS = [
+    [str(n), f"name {n}", f"{n}.5", f"2026-01-{n + 1:02}", "" if n % 5 == 0 else "x|y" if n == 7 else "to do"]
+    for n in range(20)
+]
+NOT_READ = {
+    "asciidoc", "html", "unsafehtml", "latex", "latex_raw", "latex_booktabs", "latex_longtable", "mediawiki", "moinmoin",
+    "jira", "youtrack", "textile", "tsv",
+}  # fmt: skip
+"""Markup whose cells have no columns of their own, and bars between cells that have one; of `tsv` it takes empty cells at the end."""
+
+
+@pytest.mark.parametrize("format", [format for format in tabulate.tabulate_formats if format not in NOT_READ])
+def test_all_that_tabulate_draws(format: str) -> None:
+    text = tabulate.tabulate(RECORDS, HEADER, tablefmt=format, disable_numparse=True)
+    [table] = recognise(text).tables  # type: ignore[union-attr]
+    assert (list(table.names), [list(record) for record in table.records()]) == (HEADER, RECORDS)
+
+
+@pytest.mark.parametrize("name", ["jira", "youtrack"])
+def test_names_of_wikis_are_above_their_columns(name: str) -> None:
+    text = tabulate.tabulate([row[:4] for row in RECORDS], HEADER[:4], tablefmt=name, disable_numparse=True)
+    [table] = recognise(text).tables  # type: ignore[union-attr]
+    assert [name.strip() for name in table.names[1:5]] == HEADER[:4]
+    assert [cell.strip() for cell in [*table.records()][3][1:5]] == RECORDS[3][:4]
+
+
+BOXES = "ASCII ASCII2 SQUARE SQUARE_DOUBLE_HEAD MINIMAL MINIMAL_HEAVY_HEAD SIMPLE SIMPLE_HEAD SIMPLE_HEAVY HORIZONTALS ROUNDED HEAVY HEAVY_EDGE HEAVY_HEAD DOUBLE DOUBLE_EDGE MARKDOWN"
+
+
+@pytest.mark.parametrize("name", BOXES.split())
+def test_all_that_rich_draws(name: str) -> None:
+    written = io.StringIO()
+    table = rich.table.Table(*HEADER[:4], box=getattr(rich.box, name), title="Report")
+    for row in RECORDS:
+        table.add_row(*row[:4])
+    rich.console.Console(file=written, width=100, force_terminal=True).print(table)
+    [read] = recognise(written.getvalue()).tables  # type: ignore[union-attr]
+    assert (list(read.names), [list(record) for record in read.records()]) == (HEADER[:4], [r[:4] for r in RECORDS])
+
+
+def test_what_pandas_and_polars_print() -> None:
+    frame = pd.DataFrame(
+        {"id": range(30), "city": ["Oslo", "New York", "Ürümqi"] * 10, "v": [n / 4 for n in range(30)]}
+    )
+    for text, first in (
+        (frame.to_string(), "column_1"),
+        (frame.to_string(index=False), None),
+        (f"{frame!r}", "column_1"),
+    ):
+        [table] = recognise(text).tables  # type: ignore[union-attr]
+        assert list(table.names) == [*([first] if first else []), "id", "city", "v"]
+        assert [*table.records()][1][-3:] == ("1", "New York", "0.25")
+    [described] = recognise(frame.describe().to_string()).tables  # type: ignore[union-attr]
+    assert [row[0] for row in described.records()] == ["count", "mean", "std", "min", "25%", "50%", "75%", "max"]
+    polars = "shape: (2, 2)\n┌─────┬──────┐\n│ id  ┆ name │\n│ --- ┆ ---  │\n│ i64 ┆ str  │\n╞═════╪══════╡\n│ 1   ┆ a    │\n│ 2   ┆ b    │\n└─────┴──────┘\n"
+    [table] = recognise(polars).tables  # type: ignore[union-attr]
+    assert (table.names, [*table.records()]) == (("id", "name"), [("1", "a"), ("2", "b")])
+
+
+def test_what_stands_between_tabs_may_have_blanks() -> None:
+    """Padded or not: it is not cut into words."""
+    rows = [f"rel{n}\tdefault  \t{n}       \t2026-01-02 10:00:0{n} UTC\tdeployed\n" for n in range(9)]
+    [table] = recognise("NAME\tNAMESPACE\tREVISION\tUPDATED            \tSTATUS  \n" + "".join(rows)).tables  # type: ignore[union-attr]
+    assert [cell.strip() for cell in [*table.records()][1][3:]] == ["2026-01-02 10:00:01 UTC", "deployed"]
+    [table] = recognise("Iface\tMask\t\tMTU\tIRTT\n" + "eth0\tFF\t5\t7\n" * 3).tables  # type: ignore[union-attr]
+    assert table.names == ("Iface", "Mask", "MTU", "IRTT")
+
+
+def test_a_rule_without_gaps_and_a_total() -> None:
+    rows = "".join(
+        f"src/mod_{n:02}.py      {n + 10:5}   {n % 5:4}   {90 + n % 10:3}%   {'' if n % 3 else '10-12, 40'}\n"
+        for n in range(9)
+    )
+    rule = "-" * 50 + "\n"
+    text = (
+        f"Name               Stmts   Miss  Cover   Missing\n{rule}{rows}{rule}TOTAL                126     18    93%\n"
+    )
+    [table] = recognise(text).tables  # type: ignore[union-attr]
+    assert (table.rows, table.names[-1], [*table.records()][3]) == (
+        9,
+        "Missing",
+        ("src/mod_03.py", "13", "3", "93%", "10-12, 40"),
+    )
+    assert [part.kind for part in table.parts] == ["header", "rule", "records", "footer"]
+
+
+def test_no_cell_is_lost_behind_the_last_bar() -> None:
+    for text in (
+        "┌───┬───┐\n│ a │ b │\n├───┼───┤\n│ 1 │ 2 │\n│ 3 │ 4 │ 5 │\n└───┴───┘\n",
+        "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 | 5 |\n",
+    ):
+        assert isinstance(recognise(text), NotATable)
 
 
 def drawn(draw: random.Random, gap: int) -> tuple[list[str], list[list[str]], str]:
