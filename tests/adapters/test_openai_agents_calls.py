@@ -341,6 +341,22 @@ def test_what_a_server_says_is_taken_in_as_it_says_it(engine: Engine, structured
     }  # fmt: skip
 
 
+def test_code_calls_tools_of_mcp_servers(engine: Engine) -> None:
+    by = Byref(engine, session="mcp-code", code_functions=["r*"])
+    code = "print(len(rows()), rows()[1]['id'])\ntry:\n    refuse()\nexcept Exception as error:\n    print(type(error).__name__, error)"
+    model = turns([call("code_interpreter", "call_1", code=code)], [call("rows", "call_2")], "done")
+    agent = ByrefAgent(name="shop", model=model, mcp_servers=[Rows(False)], tools=[list_orders], byref=by)
+    asyncio.run(Runner.run(agent, "Go", hooks=by))
+    assert outputs(model)["call_1"].splitlines()[:2] == ["2000 1", "FunctionError refuse(): not allowed"]
+    session = engine.session("mcp-code")
+    assert [entry.tool for entry in session.ledger() if entry.kind == "call"] == ["rows", "rows", "refuse"]
+    assert session.resolve({"rows": "$rows"}) == {"rows": ROWS}  # the model may call them itself, too
+    for given in (agent, agent.clone(), ByrefAgent(name="bare", mcp_servers=[Rows(True)], byref=by)):
+        tools = asyncio.run(given.get_all_tools(RunContextWrapper(None)))
+        [interpreter] = [tool for tool in tools if isinstance(tool, FunctionTool) and tool.name == "code_interpreter"]
+        assert "rows(" in interpreter.description and "list_orders(" not in interpreter.description
+
+
 # The session, and engines that are none
 
 

@@ -79,7 +79,7 @@ class Byref(RunHooks[Any]):
     hooks=by)`), that agent's usage is a side call's and not the conversation's context.
 
     `code_functions` are patterns of names (`["search_*"]`): code of `code_interpreter` may call those of an agent's function tools
-    as functions. The calls go through the SDK's tools, with their guardrails, timeouts and spans. A tool that `needs_approval` is
+    as functions, and those of a `ByrefAgent`'s MCP servers. The calls go through the SDK's tools, with their guardrails, timeouts and spans. A tool that `needs_approval` is
     refused in code, and the model told to call the tool itself.
 
     Raises ConfigurationError if `engine` is not a `byref.Engine`, and in a run, as the cause of the SDK's UserError:
@@ -123,6 +123,18 @@ class Byref(RunHooks[Any]):
         in_code = [one for tool in tools if (one := _unwrapped(tool)) is not None] if self._code else []
         own = self._conversations.tools(None, shown(self._code, in_code))
         return [*given, *(self._own(definition, in_code) for definition in own if definition["name"] not in there)]
+
+    def with_functions(self, *tools: Tool) -> list[Tool]:
+        """Return an agent's tools with a `code_interpreter` whose code may call all of them that `code_functions` names."""
+        in_code = [one for tool in tools if (one := _unwrapped(tool)) is not None] if self._code else []
+        functions = shown(self._code, in_code)
+        if not functions:
+            return [*tools]
+        own = self._conversations.tools(None, functions)
+        by_name = {one["name"]: one for one in own if one["name"] == CODE_INTERPRETER.name}
+        return [
+            self._own(by_name[tool.name], in_code) if _is_own(tool) and tool.name in by_name else tool for tool in tools
+        ]
 
     def wrapped(self, *tools: Tool, heard: bool = False) -> list[Tool]:
         """Wrap tools as `tools` does, without byref's own; `heard`: the tools' servers already record their results."""
@@ -304,6 +316,10 @@ class Byref(RunHooks[Any]):
         )
 
 
+def _is_own(tool: Tool) -> bool:
+    return isinstance(tool, FunctionTool) and getattr(tool.on_invoke_tool, _MARK, None) is True
+
+
 def _unwrapped(tool: Tool) -> FunctionTool | None:
     """Return a function tool as it was before byref wrapped it; None for another tool, and for one of byref's own."""
     if not isinstance(tool, FunctionTool):
@@ -335,6 +351,11 @@ class ByrefAgent(Agent[TContext]):
             return prompt
         instructions = await self.byref.instructions(run_context)
         return "\n\n".join(filter(None, [prompt, *instructions])) or prompt
+
+    async def get_all_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
+        """Return all tools; code may call those of the MCP servers, too, that `code_functions` names."""
+        tools = await super().get_all_tools(run_context)
+        return self.byref.with_functions(*tools) if self.byref is not None and self.mcp_servers else tools
 
     async def get_mcp_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
         """Return the tools of the MCP servers, wrapped."""
