@@ -102,6 +102,7 @@ def plain(value: object) -> object:
 
 
 class TestTheSameResults:
+    @pytest.mark.quick_on("postgresql", "the other way of waiting: a driver's, not a file's")
     def test_a_conversation(self, shared_url: str, sandbox: Sandbox) -> None:
         with Engine(shared_url, interpreter=sandbox) as engine:
             session = engine.session("sync", tenant="t", context_window=200_000)

@@ -124,8 +124,8 @@ def test_usage_and_compactions_between_parallel_calls(shared: Engine) -> None:
                 size = chance.randrange(3_000, 40_000)
                 session.process(f"{number:02} {turn:02} {prose(size)}", tool="t", call_id=f"{number} {turn}")
 
-    with ThreadPoolExecutor(16) as threads:
-        list(threads.map(work, range(16)))
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
     check(session)
 
 

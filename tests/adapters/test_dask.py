@@ -233,7 +233,8 @@ def test_a_session_stays_on_its_worker(client: Client, interpreter: DaskInterpre
     assert len(warm) == 1
 
 
-@pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("everywhere", [False, True])
 def test_what_is_closed_leaves_nothing_on_the_workers(client: Client, cluster: LocalCluster, everywhere: bool) -> None:
     before = settled(lambda: sandboxes(pids(client)))
     other = DaskInterpreter(cluster.scheduler_address, sessions=3)

@@ -40,6 +40,8 @@ MODES = [
     "mcp-async",
 ]
 """Every way in which a driver holds a talk."""
+TWICE = {f"{name}-async" for name in AGENTS if f"{name}-sync" in MODES}
+"""Those in which a quick run calls tools from code, as it does in the others, but does not hold a talk of a big output."""
 
 IDS = {"$var": "orders", "jq": "map(.id)"}
 
@@ -77,7 +79,9 @@ def make(engine: Engine, request: pytest.FixtureRequest) -> Callable[..., Driver
 # What a model reads
 
 
-@pytest.mark.parametrize("name_mode", MODES)
+@pytest.mark.parametrize(
+    "name_mode", [pytest.param(mode, marks=pytest.mark.slow if mode in TWICE else []) for mode in MODES]
+)
 def test_a_big_output_is_a_reference_that_byrefs_tools_and_the_hosts_follow(
     make: Callable[..., Driver], engine: Engine, name_mode: str
 ) -> None:

@@ -54,7 +54,10 @@ def test_there_is_one_head_and_the_list_of_revisions_is_right() -> None:
     assert all(record.message for record in db.history())
 
 
-@pytest.mark.parametrize("revision", revisions.REVISIONS)
+@pytest.mark.parametrize(
+    "revision",
+    [pytest.param(name, marks=pytest.mark.slow) for name in revisions.REVISIONS[:-3]] + [*revisions.REVISIONS[-3:]],
+)
 def test_every_step_can_be_retraced(engine: Engine, revision: str) -> None:
     before = {record.revision: record.down_revision for record in db.history()}[revision]
     db.upgrade(engine, revision)
@@ -117,6 +120,7 @@ def test_upgrading_again_changes_nothing(engine: Engine) -> None:
     assert structure(engine) == built
 
 
+@pytest.mark.quick_on("postgresql", "on SQLite those of test_versions race for a released database")
 def test_many_processes_may_start_on_a_new_database_at_once(empty_url: str, race: Callable[..., list[str]]) -> None:
     script = """
 from byref import db

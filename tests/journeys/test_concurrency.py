@@ -53,6 +53,7 @@ def test_threads_do_everything_at_once(shared_url: str, sandbox: Sandbox, number
     check_invariants(shared_url)
 
 
+@pytest.mark.slow
 def test_in_memory_threads_take_turns(sandbox: Sandbox) -> None:
     with Engine("sqlite:///:memory:", interpreter=sandbox) as engine:
 

@@ -146,6 +146,7 @@ def test_published_corpora_are_of_the_packages_that_are_named_here_pinned() -> N
         )
 
 
+@pytest.mark.slow
 def test_a_corpus_is_taken_out_of_the_archive_that_has_the_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:

@@ -9,6 +9,7 @@ from benchmarks.dabench import __main__ as dabench
 from byref import Engine
 
 
+@pytest.mark.slow
 def test_answers_are_compared_with_labels(local: Engine, tmp_path: Path) -> None:
     data = tmp_path / "examples/DA-Agent/data"
     (data / "da-dev-tables").mkdir(parents=True)

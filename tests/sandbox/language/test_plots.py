@@ -372,6 +372,7 @@ def test_without_matplotlib_code_is_told_what_is_missing() -> None:
 # Bombs ---------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_too_many_figures_are_counted(sandbox: Sandbox) -> None:
     outcome = run(sandbox, "for i in range(40):\n    plt.figure()\n    plt.plot([i])")
     assert outcome.error is None and len(outcome.figures) == MAX_FIGURES and outcome.figures_dropped == 30

@@ -328,6 +328,7 @@ def test_a_session_is_replaced_when_it_is_old_but_not_while_it_runs(breakable: S
         assert breakable._warm["old"] is not first
 
 
+@pytest.mark.slow
 def test_a_root_is_replaced_and_nobody_waits_for_that() -> None:
     with Sandbox(LIMITS, recycle_runs=5) as sandbox, ThreadPoolExecutor() as pool:
         first = root_pid(sandbox)
