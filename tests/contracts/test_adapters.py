@@ -205,6 +205,33 @@ def test_what_is_small_is_read_as_the_framework_gives_it(make: Callable[..., Dri
     assert list(map(said, read)) == [said(one.raw) for one in by.ran(talk).reads.values()]
 
 
+@pytest.mark.parametrize("name", AGENTS)
+def test_what_is_kept_reads_as_without_byref_and_each_call_has_a_name(make: Callable[..., Driver], name: str) -> None:
+    """Small enough to pass, large enough to be stored: the message is the framework's own, to the byte."""
+
+    def read_page(page: int) -> str:
+        """Read a page."""
+        return f"Page {page}.\t “{'Ünïcödé text, and $names; ' * 100}”\n"
+
+    def pages() -> Talk:
+        reads: Any = [[("read_page", {"page": page})] for page in (1, 2)]
+        return Talk([read_page], [*reads, [("code_interpreter", {"code": "read_page[:7], read_page_2[:7]"})]])
+
+    by, talk = make(name), pages()
+    heard = by.ran(talk)
+    bare = pages()
+    bare.bare, bare.turns = True, bare.turns[:2]
+    plain = by.ran(bare).reads
+    assert [heard[call].text for call in plain] == [one.text for one in plain.values()] == [read_page(1), read_page(2)]
+    assert [heard[call].raw for call in plain] == [one.raw for one in plain.values()]
+    assert json.loads(heard["call_2_0"].text.partition("\n")[0]) == ["Page 1.", "Page 2."]
+    session = by.session(talk)
+    assert [(one.name, one.value()) for one in session.variables()] == [
+        ("read_page", read_page(1)),
+        ("read_page_2", read_page(2)),
+    ]
+
+
 def said(raw: Any) -> Any:
     """The value that a text says: some frameworks write Python's words where byref writes JSON."""
     for reading in (json.loads, ast.literal_eval):

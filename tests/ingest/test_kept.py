@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from sqlalchemy.orm import Session as HostSession
 from sqlcheck import check_invariants, statements_of
 
 from byref import AsyncEngine, Engine, Policy, Session, ToolError, ToolPolicy
+from byref.artifacts import variables
 from byref_sandbox import Sandbox
 
 ORDERS = {"orders": records(40), "region": "EU"}
@@ -46,13 +48,19 @@ def test_it_passes_unaltered_and_is_a_variable(session: Session, output: Any, da
     assert (again.step, again.content, again.variables) == (result.step, result.content, result.variables)
 
 
-@pytest.mark.postgresql("there one statement inserts the payload, its artifact and its name")
+@pytest.mark.postgresql("there one statement inserts the payload, its artifact and its name, and looks at the quota")
 def test_it_takes_few_statements(engine: Engine, session: Session) -> None:
-    session.process(ORDERS, tool="get_orders", call_id="c1")
-    with statements_of(engine) as statements:
-        session.process(ORDERS | {"region": "US"}, tool="get_orders", call_id="c2")
-    sent = [one for one in statements if not one.startswith("BEGIN")]
-    assert len(sent) <= (5 if engine.database.dialect == "postgresql" else 8), sent
+    def sent(output: object, call: str, to: Session = session) -> int:
+        with statements_of(engine) as statements:
+            to.process(output, tool="get_orders", call_id=call)
+        return len([one for one in statements if not one.startswith("BEGIN")])
+
+    sent(ORDERS, "c1")
+    is_one = engine.database.dialect == "postgresql"
+    assert sent(ORDERS | {"region": "US"}, "c2") == (3 if is_one else 7)
+    assert sent("small", "c3") == 2
+    unkept = engine.session("unkept", tenant=session.tenant, policy=Policy(keep_tokens=None), model="claude-sonnet-5")
+    assert sent(2 * TEXT, "c4", unkept) == 2, "above the floor, so that it needs headroom"
 
 
 def test_code_computes_with_it_and_the_reply_says_which_call_a_number_means(session: Session) -> None:
@@ -115,11 +123,51 @@ def test_of_several_blocks_those_that_are_large_enough_are_kept(local: Engine, t
     ]
 
 
-def test_a_full_quota_lets_it_pass_unkept(local: Engine, tenant: str) -> None:
-    session = local.session("full", tenant=tenant, policy=Policy(max_session_bytes=1_000), model="claude-sonnet-5")
-    result = session.process(TEXT, tool="read", call_id="c")
-    assert (result.route, result.content, result.variables) == ("inline", TEXT, [])
-    assert "max_session_bytes leaves no room" in str(session.explain("c"))
+@pytest.mark.postgresql("there the quota is looked at by the statement that inserts")
+def test_a_full_quota_lets_it_pass_unkept(engine: Engine, tenant: str) -> None:
+    session = engine.session("full", tenant=tenant, policy=Policy(max_session_bytes=9_000), model="claude-sonnet-5")
+    kept = [len(session.process(f"{n}: {TEXT}", tool="read", call_id=f"c{n}").variables) for n in range(4)]
+    assert kept == [1, 1, 0, 0]
+    assert "max_session_bytes leaves no room" in str(session.explain("c2"))
+    assert [(one.name, one.payload.size) for one in session.artifacts()] == [(None, len(TEXT) + 3)] * 2
+    assert session.context_tokens() == sum(entry.tokens for entry in session.ledger())
+    again = session.process(f"0: {TEXT}", tool="read", call_id="other")  # equal bytes are free
+    assert [one.name for one in again.variables] == ["read_3"]
+
+
+@pytest.mark.postgresql("there a name is taken before it is known to be free")
+def test_a_name_that_this_process_does_not_know_of_is_found_taken(
+    engine: Engine, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def name(number: int) -> str:
+        [variable] = session.process(f"{number}: {TEXT}", tool="read").variables
+        assert session.resolve({"a": f"${variable.name}"}) == {"a": f"{number}: {TEXT}"}
+        return variable.name
+
+    assert [name(number) for number in range(3)] == ["read", "read_2", "read_3"]
+    monkeypatch.setattr(variables, "_given", OrderedDict())  # as in a process that has just begun
+    assert [name(number) for number in range(3, 5)] == ["read_4", "read_5"]
+    with engine.database.engine.begin() as connection:
+        last = {"tenant": session.tenant}
+        connection.execute(
+            sqlalchemy.text("DELETE FROM byref_variables WHERE name = 'read_5' AND tenant = :tenant"), last
+        )
+    assert [name(number) for number in range(5, 7)] == ["read_5", "read_6"]
+
+
+@pytest.mark.postgresql("there the step of a call that came meanwhile is not seen by the statement that waits for it")
+@pytest.mark.parametrize("output", ["small", TEXT], ids=["small", "kept"])
+def test_one_call_that_comes_many_times_at_once_is_one_step(
+    engine: Engine, session: Session, tenant: str, output: str
+) -> None:
+    handles = [engine.session("kept", tenant=tenant) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        for call in range(3):
+            made = list(threads.map(lambda one: one.process(output, tool="read", call_id=f"c{call}"), handles))
+            assert {(one.step, one.content) for one in made} == {(call + 1, output)}
+            assert len({tuple(variable.name for variable in one.variables) for one in made}) == 1
+    assert [entry.step for entry in session.ledger()] == [1, 2, 3]
+    assert session.context_tokens() == sum(entry.tokens for entry in session.ledger())
 
 
 def test_only_a_policy_that_keeps_says_so_in_the_interpreters_description(local: Engine, tenant: str) -> None:

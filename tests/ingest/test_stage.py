@@ -58,7 +58,7 @@ def test_a_small_output_is_one_transaction(engine: Engine, tenant: str) -> None:
         result = session.process(output, tool="rows", call_id="1")
     assert (result.route, seen.count("COMMIT")) == ("variables", 1)
     asked = [one for one in seen if one.startswith(("INSERT", "UPDATE", "SELECT", "WITH"))]
-    assert len(asked) == (9 if engine._database.dialect == "sqlite" else 5)
+    assert len(asked) == (9 if engine._database.dialect == "sqlite" else 4)
     assert asked[0].count("SELECT") == 2, (
         "PostgreSQL takes 3 ms to plan a look-up of each route, though nothing is there"
     )

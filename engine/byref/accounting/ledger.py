@@ -16,6 +16,7 @@ from typing import Any
 
 from blake3 import blake3
 from sqlalchemy import Connection, bindparam, func, insert, literal_column, select, text, union_all, update
+from sqlalchemy.orm import aliased
 
 from byref.accounting.calibration import Standing
 from byref.content import text_of
@@ -47,6 +48,8 @@ class Turn(Standing):
 
     step: int
     bytes: sums.Bytes
+    same: int | None = None
+    """The step that recorded the output which `take_step` was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ _TAKE_STEP = (
     .values(next_step=SessionRow.next_step + 1, pending_tokens=SessionRow.pending_tokens + bindparam("tokens"))
     .returning(SessionRow.next_step - 1, SessionRow.totals_through, *_CONTEXT, *sums.BYTES)
 )
+_SEEN_SESSION = aliased(SessionRow)
 _LOCK = update(SessionRow).where(*_OPEN).values(next_step=SessionRow.next_step).returning(SessionRow.next_step - 1)
 _RESERVE = (
     update(SessionRow)
@@ -150,7 +154,7 @@ _RESERVE = (
 )
 _SEE = select(SessionRow.id).where(*_OPEN)
 _READ_CONTEXT = select(*_CONTEXT).where(SessionRow.id == bindparam("of_session"))
-_APPEND = insert(LedgerRow)
+_APPEND = insert(LedgerRow).inline()  # nobody needs the row's id
 _COLUMNS = tuple(column.name for column in LedgerRow.__table__.c if column.name != "id")
 _RESERVE_AND_APPEND = (
     insert(LedgerRow).values({name: bindparam(f"new_{name}") for name in _COLUMNS}).add_cte(_RESERVE.cte("reserved"))
@@ -186,6 +190,17 @@ _OUTPUT = (
     LedgerRow.content_digest == bindparam("content"),
 )
 _OUTPUT_BEFORE = _ENTRIES.where(*_OUTPUT)
+_SAME = select(LedgerRow.step).where(LedgerRow.session_id == bindparam("of_session"), *_OUTPUT)
+_SEEN_STEP = {
+    "sqlite": SessionRow.next_step - 1,
+    "postgresql": select(_SEEN_SESSION.next_step).where(_SEEN_SESSION.id == bindparam("of_session")).scalar_subquery(),
+}
+"""The next step as the statement that takes it sees it. On PostgreSQL it may have waited for the lock, and look at a moment
+before that."""
+_TAKE_STEP_AND_LOOK = {
+    dialect: _TAKE_STEP.returning(seen.label("seen"), _SAME.scalar_subquery().label("same"))
+    for dialect, seen in _SEEN_STEP.items()
+}
 
 
 def _first(*routes: Route, after: Any = 0) -> Any:
@@ -253,23 +268,39 @@ def digest(text: str) -> bytes:
     return bytes(blake3(text.encode("utf-8", "surrogatepass")).digest())
 
 
-def take_step(connection: Connection, session_row: int, pending: int = 0) -> Turn:
-    """Lock the session, take its next step and add `pending` tokens to its context; SessionGone if it has ended."""
-    row = connection.execute(_TAKE_STEP, {"of_session": session_row, "tokens": pending}).one_or_none()
+def take_step(
+    connection: Connection, session_row: int, pending: int = 0, *, output: tuple[bytes, bytes] | None = None
+) -> Turn:
+    """Lock the session, take its next step and add `pending` tokens to its context; SessionGone if it has ended.
+
+    With the digests of an output's call and content as `output`, also look for the step that recorded it before.
+    """
+    about: dict[str, Any] = {"of_session": session_row, "tokens": pending}
+    if output is None:
+        row = connection.execute(_TAKE_STEP, about).one_or_none()
+    else:
+        about |= {"call": output[0], "content": output[1]}
+        row = connection.execute(_TAKE_STEP_AND_LOOK[connection.dialect.name], about).one_or_none()
     if row is None:
         raise SessionGone
-    step, through, base, output, pending_now, reported, estimated, *kept = row
+    step, through, base, base_output, pending_now, reported, estimated, *more = row
+    kept, looked, same = more[: len(sums.BYTES)], more[len(sums.BYTES) :], None
+    if output is not None:
+        seen, same = looked
+        if seen != step:  # others took steps while this statement waited for the lock, and it saw none of theirs
+            same = connection.execute(_SAME, about).scalar_one_or_none()
     # Sums of the ledger are kept every so many steps, so that `totals` reads only the steps since.
     if step - through > sums.EVERY:
         sums.keep(connection, session_row, step - 1)
     return Turn(
         step=step,
         base=base,
-        base_output=output,
+        base_output=base_output,
         pending=pending_now - pending,  # as it was before this step: RETURNING gives the new value
         reported=reported,
         estimated=estimated,
         bytes=sums.Bytes(*kept),
+        same=same,
     )
 
 

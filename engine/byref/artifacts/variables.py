@@ -338,14 +338,30 @@ def free(
     bound = in_use(connection, session_row, near(session_row, wanted)) if known is None else known
     used, names = {*also, *bound}, []
     for name in wanted:
-        chosen = name if name not in used else _numbered(connection, session_row, name, used, last[name])
+        chosen = name
+        if name in used:
+            chosen = _numbered(connection, session_row, name, used, last[name])
+        else:
+            _remember(session_row, name, 1)
         used.add(chosen)
         names.append(chosen)
     return names
 
 
+def probable(session_row: int, wanted: str) -> str:
+    """Return the name that `free` will most probably give, without asking the database."""
+    last = _given.get((session_row, wanted), 0)
+    return f"{wanted}_{last + 1}" if last else wanted
+
+
+def _remember(session_row: int, name: str, number: int) -> None:
+    _given[session_row, name] = number
+    if len(_given) > _MOST_GIVEN:
+        _given.popitem(last=False)
+
+
 _given: OrderedDict[tuple[int, str], int] = OrderedDict()
-"""The last number that this process gave to a name of a session; only a hint where to look first."""
+"""The last number that this process gave to a name of a session, 1 for the name itself; only a hint where to look first."""
 
 
 # Built once, because building a statement takes longer than running it.
@@ -377,9 +393,7 @@ def _numbered(connection: Connection, session_row: int, name: str, used: set[str
         number = last + 1
     else:
         number = _gap(connection, session_row, name, used)
-    _given[session_row, name] = number
-    if len(_given) > _MOST_GIVEN:
-        _given.popitem(last=False)
+    _remember(session_row, name, number)
     return f"{name}_{number}"
 
 
@@ -411,6 +425,12 @@ def bind(
     rows = [{"artifact_id": artifact_row, **new_row(name, part, **where)} for name, part in named]
     if rows:
         connection.execute(_BIND, rows)
+
+
+def rename(connection: Connection, session_row: int, name: str, new: str) -> None:
+    """Give a variable another name, which is free."""
+    mine = VariableRow.session_id == session_row, VariableRow.name == name
+    connection.execute(update(VariableRow).where(*mine).values(name=new))
 
 
 def new_row(name: str, part: Part, *, tenant: str, session_row: int, step: int, origin: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from byref.accounting.models import Models
 from byref.accounting.telemetry import Telemetry
 from byref.accounting.tokens import Kind, TokenCounter
 from byref.artifacts import at_once, store, variables
+from byref.artifacts.at_once import Inserted
 from byref.artifacts.blobs import Published
 from byref.artifacts.learning import Learning
 from byref.artifacts.staging import Buffered, Place
@@ -28,6 +29,7 @@ from byref.artifacts.variables import Part
 from byref.conversation.interpreters import Interpreter
 from byref.db.database import Database, keeps_snapshot, retried
 from byref.db.payloads import Source
+from byref.db.sums import Bytes
 from byref.db.tables import SessionRow
 from byref.functions import Function
 from byref.policy import Policy
@@ -245,16 +247,33 @@ class Scope:
         connection: Connection,
         buffered: Buffered,
         about: Description,
-        named: tuple[str, Part],
+        part: Part,
+        wanted: str,
         *,
+        kept: Bytes,
         step: int,
         origin: str,
         public_id: str,
-    ) -> Artifact | None:
-        """Publish a payload, insert its artifact, and bind it to a name, by one statement; None if it takes several."""
+    ) -> tuple[Inserted, str] | None:
+        """Publish a payload, insert its artifact, and bind it to a free name like `wanted`, by one statement in most cases.
+
+        Returns what was inserted and the name; None, and nothing is inserted, if the tenant has a published blob with these
+        bytes. `kept` is the sum in the session's row, which is locked.
+        """
         where: Any = {"tenant": self.tenant, "session_row": self.row, "step": step, "origin": origin}
         artifact = store.new_row(about, **where, ttl=self.policy.ttl, public_id=public_id)
-        return at_once.publish(connection, self.source, buffered, artifact, variables.new_row(*named, **where))
+        name = variables.probable(self.row, wanted)
+        variable = variables.new_row(name, part, **where)
+        near = variables.near(self.row, [wanted])
+        found = at_once.publish(connection, self.source, buffered, artifact, variable, kept, near)
+        if found is None:
+            return None
+        [free] = variables.free(connection, self.row, [wanted], known=found.named)
+        if not found.is_bound:
+            variables.bind(connection, artifact_row=found.artifact.row_id, named=[(free, part)], **where)
+        elif free != name:  # a name that was given up meanwhile is given again
+            variables.rename(connection, self.row, name, free)
+        return found, free
 
     def append(
         self, connection: Connection, turn: ledger.Turn, kind: str, columns: Mapping[str, Any], pending: int = 0

@@ -6,10 +6,9 @@ SQLite has no INSERT inside another statement. There a statement costs no round 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, bindparam, insert, select, true
+from sqlalchemy import Select, bindparam, select, true
 from sqlalchemy.dialects import postgresql
 
 from byref.db.tables import Base
@@ -27,28 +26,38 @@ class Link(NamedTuple):
     """The number of that row in the statement."""
     gives_id: bool = False
     """Whether the statement selects the row's id, which later rows can refer to."""
+    may_conflict: bool = False
+    """Whether the row is left out, and its id is NULL, if it conflicts with one that is there."""
 
 
-def statement(*links: Link) -> Select[Any]:
-    """Return a statement that inserts the rows and selects their ids.
+def statement(*links: Link, beside: Sequence[Select[Any]] = ()) -> Select[Any]:
+    """Return a statement that inserts the rows and selects their ids, and the one row of each query `beside`.
 
-    If the first row conflicts with one that is there, nothing is inserted, and nothing is selected.
+    If the first row conflicts with one that is there, nothing is inserted, and nothing is selected. The queries see the database
+    as it was before the statement.
     """
     rows: list[Any] = []
     for number, link in enumerate(links):
-        columns = link.table.__table__.c
-        given = {name: bindparam(f"{number}_{name}", type_=columns[name].type) for name in link.columns}
+        its = link.table.__table__.c
+        given = {name: bindparam(f"{number}_{name}", type_=its[name].type) for name in link.columns}
         row: Any
         if link.refers:
             values = select(rows[link.to].c.id, *given.values())
-            row = insert(link.table).from_select([link.refers, *given], values)
+            row = postgresql.insert(link.table).from_select([link.refers, *given], values)
+            row = row.on_conflict_do_nothing() if link.may_conflict else row
         else:
             row = postgresql.insert(link.table).values(given).on_conflict_do_nothing()
-        rows.append((row.returning(columns.id) if link.gives_id else row).cte(f"row_{number}"))
-    first, *more = (row for row, link in zip(rows, links, strict=True) if link.gives_id)
-    joined = reduce(lambda left, right: left.join(right, true()), more, first)
+        rows.append((row.returning(its.id) if link.gives_id else row).cte(f"row_{number}"))
+    [first, *more] = [(row, link) for row, link in zip(rows, links, strict=True) if link.gives_id]
+    looks = [query.subquery() for query in beside]
+    joined: Any = first[0]
+    for row, link in more:
+        joined = joined.join(row, true(), isouter=link.may_conflict)
+    for look in looks:
+        joined = joined.join(look, true())
     silent = (row for row, link in zip(rows, links, strict=True) if not link.gives_id)
-    return select(first.c.id, *(row.c.id for row in more)).select_from(joined).add_cte(*silent)
+    columns = [*(row.c.id for row, _ in (first, *more)), *(column for look in looks for column in look.c)]
+    return select(*columns).select_from(joined).add_cte(*silent)
 
 
 def parameters(*rows: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection
 
 from byref.accounting import ledger
-from byref.artifacts import quotas, variables
+from byref.artifacts import at_once, quotas, variables
+from byref.artifacts.quotas import Came, Excess
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
 from byref.content import formats
 from byref.conversation import room
 from byref.conversation.result import Result
 from byref.ingest.envelope import Reference, Rendered, TruncatedBuilder
-from byref.ingest.outlook import Outlook
+from byref.ingest.outlook import UNKNOWN, Outlook
 from byref.ingest.plan import (
     Plan,
     PlannedArtifact,
@@ -109,7 +109,9 @@ class _Transaction:
         connection, scope, plan = self._connection, self._scope, self._plan
         # If the tokens are known before the lock, taking the step reserves them too, which saves a statement.
         is_certain = not plan.replacements
-        self._turn = ledger.take_step(connection, scope.row, self._prepared.tokens if is_certain else 0)
+        prepared, call = self._prepared, self._prepared.call_digest
+        output = (call, prepared.digest) if call is not None and self._outlook is UNKNOWN else None
+        self._turn = ledger.take_step(connection, scope.row, prepared.tokens if is_certain else 0, output=output)
         self._check()
         plan = self._plan  # `_check` may have replaced it
         rendered: list[Rendered] = []
@@ -150,10 +152,14 @@ class _Transaction:
         connection, prepared, plan, turn = self._connection, self._prepared, self._plan, self._turn
         # Each look-up below costs a statement under the lock. It is made only if a step since the outlook can have changed it.
         has_moved = self._outlook.same is not None or turn.step != self._outlook.step
-        if prepared.call_digest is not None and has_moved:
+        if self._outlook is UNKNOWN:
+            before = None if turn.same is None else ledger.entry(connection, self._scope.row, turn.same)
+        elif prepared.call_digest is not None and has_moved:
             before = ledger.given_before(connection, self._scope.row, "output", prepared.call_digest, prepared.digest)
-            if before is not None:
-                raise AnsweredBefore(before)
+        else:
+            before = None
+        if before is not None:
+            raise AnsweredBefore(before)
         if plan.needs_headroom and not has_headroom(prepared, sum(block.tokens for block in plan.rest(prepared)), turn):
             raise Replan("headroom")
         if plan.reason == "headroom" and has_headroom(prepared, prepared.tokens, turn):
@@ -169,14 +175,28 @@ class _Transaction:
             given = ledger.given(connection, self._scope.row, prepared.digest)
             if given.seen != plan.seen:
                 raise Replan("forgotten")
-        if artifacts := plan.artifacts:
-            near = variables.near(self._scope.row, self._wanted(artifacts))
-            bounded = self._scope.policy.max_session_bytes is not None
-            looked = quotas.came_and_named(connection, self._scope.row, turn.bytes, near) if bounded else None
-            came, self._bound = looked or (None, None)
-            excess = room.excess_within(connection, self._scope, sizes(artifacts), turn.bytes, came)
-            if excess is not None:
-                raise Replan("quota", excess=excess)
+        if plan.artifacts and not self._is_one_statement(plan.artifacts):
+            self._see_room(plan.artifacts)
+
+    def _is_one_statement(self, artifacts: Sequence[PlannedArtifact]) -> bool:
+        """Tell whether all that is stored is one payload with one name, which PostgreSQL takes with the look at quota and name."""
+        if len(artifacts) != 1 or len(artifacts[0].parts) != 1:
+            return False
+        buffered = self._stage.buffered(artifacts[0])
+        return buffered is not None and at_once.can_publish(self._connection, buffered)
+
+    def _see_room(self, artifacts: Sequence[PlannedArtifact]) -> None:
+        """Raise Replan if a quota has no room for artifacts, before they are inserted."""
+        connection, scope, turn = self._connection, self._scope, self._turn
+        near = variables.near(scope.row, self._wanted(artifacts))
+        bounded = scope.policy.max_session_bytes is not None
+        looked = quotas.came_and_named(connection, scope.row, turn.bytes, near) if bounded else None
+        came, self._bound = looked or (None, None)
+        self._refuse(room.excess_within(connection, scope, sizes(artifacts), turn.bytes, came))
+
+    def _refuse(self, excess: Excess | None) -> None:
+        if excess is not None:
+            raise Replan("quota", excess=excess)
 
     def _wanted(self, several: Sequence[PlannedArtifact]) -> list[str]:
         """Return the names for all parts. Where code calls a function of such a name, the name stays the function's."""
@@ -186,32 +206,49 @@ class _Transaction:
 
     def _publish(self, several: Sequence[PlannedArtifact]) -> list[Artifact]:
         """Make artifacts of the staged bytes and bind their variables."""
-        if not several:
-            return []
-        connection, scope, step = self._connection, self._scope, self._turn.step
-        mine = [variable.name for variable in self._variables]
-        free = iter(variables.free(connection, scope.row, self._wanted(several), mine, known=self._bound))
         artifacts: list[Artifact] = []
         for planned in several:
-            named = list(zip(islice(free, len(planned.parts)), planned.parts, strict=True))
-            of: Any = {"step": step, "origin": "output", "public_id": new_id(scope)}
-            buffered, artifact = self._stage.buffered(planned), None
-            if buffered is not None and len(named) == 1:
-                artifact = scope.publish_at_once(connection, buffered, planned.about, named[0], **of)
-            if artifact is None:
-                artifact = scope.publish(connection, self._stage.publish(connection, planned), planned.about, **of)
-                variables.bind(
-                    connection,
-                    tenant=scope.tenant,
-                    session_row=scope.row,
-                    artifact_row=artifact.row_id,
-                    named=named,
-                    step=step,
-                    origin="output",
-                )
+            artifact, names = self._publish_at_once(planned) or self._publish_in_steps(planned)
+            named = list(zip(names, planned.parts, strict=True))
+            self._variables += variables.bound(artifact, named, self._turn.step)
             artifacts.append(artifact)
-            self._variables += variables.bound(artifact, named, step)
         return artifacts
+
+    def _publish_at_once(self, planned: PlannedArtifact) -> tuple[Artifact, list[str]] | None:
+        """Publish an artifact with one name by one statement; None, and nothing is inserted, if that does not suffice."""
+        connection, scope, turn, buffered = self._connection, self._scope, self._turn, self._stage.buffered(planned)
+        if buffered is None or len(planned.parts) != 1 or not at_once.can_publish(connection, buffered):
+            return None
+        [part], [wanted] = planned.parts, self._wanted([planned])
+        of: Any = {"step": turn.step, "origin": "output", "public_id": new_id(scope)}
+        found = scope.publish_at_once(connection, buffered, planned.about, part, wanted, kept=turn.bytes, **of)
+        is_alone = self._is_one_statement(self._plan.artifacts)
+        if found is None:
+            if is_alone:
+                self._see_room([planned])
+            return None
+        inserted, name = found
+        self._bound = None  # the names near the wanted ones are others now
+        if is_alone:
+            came = Came(inserted.came.bytes + len(buffered.content.data), inserted.came.rows + 1)
+            self._refuse(room.excess_within(connection, scope, {}, turn.bytes, came))
+        return inserted.artifact, [name]
+
+    def _publish_in_steps(self, planned: PlannedArtifact) -> tuple[Artifact, list[str]]:
+        connection, scope, step = self._connection, self._scope, self._turn.step
+        mine = [variable.name for variable in self._variables]
+        names = variables.free(connection, scope.row, self._wanted([planned]), mine, known=self._bound)
+        blob, of = self._stage.publish(connection, planned), dict[str, Any](step=step, origin="output")
+        artifact = scope.publish(connection, blob, planned.about, public_id=new_id(scope), **of)
+        variables.bind(
+            connection,
+            tenant=scope.tenant,
+            session_row=scope.row,
+            artifact_row=artifact.row_id,
+            named=list(zip(names, planned.parts, strict=True)),
+            **of,
+        )
+        return artifact, names
 
     def _columns(
         self, composed: Composed, apart: Sequence[Sequence[Artifact]], beside: Sequence[Artifact]

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, select
 from byref.accounting import ledger
 from byref.accounting.calibration import Standing
 from byref.accounting.ledger import NEVER, Given
+from byref.artifacts.staging import BUFFERED_BYTES
 from byref.db.tables import SessionRow
 from byref.ingest.prepare import Prepared
 
@@ -36,19 +37,20 @@ _LOOK_AT_THE_SAME = select(*ledger.BEFORE, SessionRow.stored_bytes, *ledger.CAME
 
 
 def may_be_replayed(prepared: Prepared) -> bool:
-    """Tell whether to look for the same output under the same call id now. The commit does so again, under its lock.
-
-    Of a small output that is not stored, no data can be gone: the commit's look is enough.
-    """
+    """Tell whether an earlier result of the same output under the same call id has data that may be gone or damaged."""
     is_small = prepared.size < prepared.scope.policy.min_threshold_bytes and not prepared.kept
     return prepared.call_digest is not None and not is_small
 
 
 def look(prepared: Prepared) -> Outlook:
-    """Return the outlook of an output; `UNKNOWN` if the session is gone, or if the plan does not need the outlook."""
-    fits = prepared.verdict
-    needs = may_be_replayed(prepared) or not fits.fits or fits.reason == "fits" or bool(prepared.kept)
-    return look_again(prepared) if needs else UNKNOWN
+    """Return the outlook of an output; `UNKNOWN` if the session is gone, or if the output can be committed without a look.
+
+    That is an output that passes whole, if the commit itself writes what is kept of it. Most such plans hold, and the commit,
+    which checks them anyway, is then all that the database is asked.
+    """
+    stored = sum(block.piece.block.stored_size for block in prepared.kept if block.piece.block is not None)
+    is_light = not prepared.kept or (prepared.can_buffer and stored <= BUFFERED_BYTES)
+    return UNKNOWN if prepared.verdict.fits and is_light else look_again(prepared)
 
 
 def look_again(prepared: Prepared) -> Outlook:

@@ -137,6 +137,11 @@ class Prepared:
         return [block for block in self.blocks if isinstance(block.piece.block, Block) and block.tokens >= least]
 
     @property
+    def can_buffer(self) -> bool:
+        """Whether its commit may write its bytes: they are in memory, and go into SQL."""
+        return self.ingested is None and self.scope.objects is None
+
+    @property
     def content(self) -> str | list[Any]:
         """The content that the model reads if the output passes whole: text, or the blocks as they arrived."""
         [first, *more] = self.blocks

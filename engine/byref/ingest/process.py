@@ -11,7 +11,7 @@ from byref.conversation.scope import Scope
 from byref.errors import StorageFailure
 from byref.ingest import fallback, ingested
 from byref.ingest.commit import AnsweredBefore, commit
-from byref.ingest.outlook import look, look_again
+from byref.ingest.outlook import UNKNOWN, look, look_again, may_be_replayed
 from byref.ingest.plan import Replan, first_plan, next_plan
 from byref.ingest.prepare import Prepared, prepare
 from byref.ingest.replay import answered_before, replayed
@@ -76,6 +76,15 @@ def _stored(prepared: Prepared) -> Result:
     """Replay an output that was processed before; otherwise commit the first plan that holds."""
     outlook = look(prepared)
     with Stage(prepared) as stage:
+        if outlook is UNKNOWN and prepared.verdict.fits:
+            try:
+                return commit(prepared, first_plan(prepared, outlook, roomy=True), outlook, stage)
+            except AnsweredBefore as same:
+                if not may_be_replayed(prepared):
+                    return replayed(prepared.scope, same.entry, prepared.tool)
+            except Replan:
+                pass  # it does not pass just so: the way of all others, with a look first
+            outlook = look_again(prepared)
         if (before := answered_before(prepared, outlook, stage)) is not None:
             return before
         stage.begin(outlook)

@@ -37,7 +37,7 @@ class Stage:
         self._ready: dict[bytes, Buffered | int] = {}
         """By digest: the compressed bytes for the commit to write, or the id of the blob that is already written."""
         self._ahead: Ahead | None = None
-        self._may_buffer = prepared.ingested is None and prepared.scope.objects is None
+        self._may_buffer = prepared.can_buffer
 
     def __enter__(self) -> Self:
         """Return the stage itself."""
