@@ -26,10 +26,10 @@ from byref.stores.paths import make_file
 BUSY_SECONDS = 30
 """How long a SQLite connection waits for the write lock of another."""
 
-EAGER_SECONDS = 0.25
-EAGER_PAUSE = 0.001, 0.003
-"""For the first `EAGER_SECONDS` a writer asks for SQLite's lock every few milliseconds (`EAGER_PAUSE`). Then it waits as SQLite
-does, which asks less and less often: there may be many long waiters, and they must not keep the processors busy."""
+EAGER_SECONDS = 2.0
+EAGER_PAUSE, PATIENT_PAUSE = (0.001, 0.003), (0.005, 0.015)
+"""Seconds between two attempts at SQLite's write lock: a writer asks often at first, and less often after `EAGER_SECONDS`. SQLite's
+own waiting asks ten times a second in the end, so that others, who have just come, get the lock again and again before it."""
 
 CONNECT_SECONDS = 10
 """Time limit for connecting to PostgreSQL, unless the URL sets one: libpq would wait for ever."""
@@ -196,27 +196,36 @@ def _begun_on_sqlite(connection: Connection, purpose: Purpose, *, foreign_keys: 
 
 
 def _begin_to_write(connection: Connection, driver: Any) -> None:
-    """Begin a write transaction: first ask for the lock every few milliseconds, then wait as SQLite does.
+    """Begin a write transaction, and ask for the lock every few milliseconds as long as the connection's `busy_timeout` lasts.
 
-    SQLite's own waiting asks less and less often, and would miss the pauses of 10 ms that a long deletion makes between its
-    steps so that others can write. While this function asks, SQLite must not wait itself, so its `busy_timeout` is 0; then
-    the connection gets its previous setting back.
+    SQLite's own waiting asks less and less often: under load it would be late for ever, and it would miss the pauses of 10 ms
+    that a long deletion makes between its steps so that others can write. While this function asks, SQLite must not wait
+    itself, so its `busy_timeout` is 0; then the connection gets its previous setting back.
     """
-    patience = driver.execute("PRAGMA busy_timeout").fetchone()[0] / 1_000
-    until = time.monotonic() + min(EAGER_SECONDS, patience)
+    patience = driver.execute("PRAGMA busy_timeout").fetchone()[0]
+    start = time.monotonic()
     try:
         driver.execute("PRAGMA busy_timeout = 0")
-        while True:
-            try:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-                return
-            except OperationalError as error:
-                if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                    break
-            time.sleep(random.uniform(*EAGER_PAUSE))
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        except OperationalError as error:
+            while _is_busy(error.orig):
+                waited = time.monotonic() - start
+                if waited > patience / 1_000:
+                    raise
+                time.sleep(random.uniform(*(EAGER_PAUSE if waited < EAGER_SECONDS else PATIENT_PAUSE)))
+                try:
+                    driver.execute("BEGIN IMMEDIATE")  # not by SQLAlchemy, whose error takes longer than the attempt
+                    return
+                except sqlite3.OperationalError as again:
+                    error.orig = again
+            raise
     finally:
-        driver.execute(f"PRAGMA busy_timeout = {patience * 1_000:.0f}")
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+        driver.execute(f"PRAGMA busy_timeout = {patience}")
+
+
+def _is_busy(error: object) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 @contextmanager

@@ -493,6 +493,8 @@ def _discard_unnamed(connection: Connection, session_row: int, most: int) -> boo
     Figures and files stay, for replies name them, and what is kept beyond the session's end.
     """
     found = connection.execute(_UNNAMED, {"of_session": session_row, "most": most}).all()
+    if not found:
+        return False
     ids = [one.id for one in found]
     connection.execute(delete(NameRow).where(NameRow.artifact_id.in_(ids)))
     connection.execute(update(LedgerRow).where(LedgerRow.artifact_id.in_(ids)).values(artifact_id=None))
