@@ -113,13 +113,18 @@ def merge(nodes: Sequence[Node]) -> Node:
     """Return one node with the observations of all nodes. They are not changed, but the result may share parts of them."""
     if len(nodes) == 1:
         return nodes[0]
-    merged = Node()
-    below: dict[str, list[Node]] = {}
-    items, rests = [], []
+    kinds = 0
     for node in nodes:
-        if not merged.kinds & CONTAINER:
-            merged.arrays_first = node.arrays_first
-        merged.kinds |= node.kinds
+        kinds |= node.kinds
+    merged = Node()
+    merged.kinds = kinds
+    if not kinds & CONTAINER:  # so are most places, and there is nothing else to say of them
+        return next((node for node in nodes if node.kinds == kinds), merged)
+    below: dict[str, list[Node]] = {}
+    items, rests, had_containers = [], [], False
+    for node in nodes:
+        if not had_containers:
+            merged.arrays_first, had_containers = node.arrays_first, bool(node.kinds & CONTAINER)
         merged.is_cut |= node.is_cut
         merged.is_sampled |= node.is_sampled
         merged.objects += node.objects

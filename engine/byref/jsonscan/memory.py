@@ -47,6 +47,7 @@ _BYTES_AT_ONCE: Final = 1 << 15
 _SAMPLES: Final = 16
 """Approximate number of elements that are kept from between the ends."""
 _BLANKS: Final = b" \t\n\r"
+_SPENT: Final = "too few elements are alike"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class _Reading:
         value = self._value(_LEVELS)
         self._skip()
         if self._at < len(self._text):
-            raise peek.Unreadable
+            raise peek.Unreadable("text stands behind the value")
         return value if self._has_rows else None
 
     def _value(self, levels: int) -> object:
@@ -112,7 +113,7 @@ class _Reading:
             key = self._other()
             # A repeated key is left to the parser, which keeps its last value.
             if type(key) is not str or key in members:
-                raise peek.Unreadable
+                raise peek.Unreadable("a key is repeated, or is no string")
             self._skip()
             self._step(b":")
             members[key] = self._value(levels)
@@ -125,7 +126,7 @@ class _Reading:
         value, end = peek.value_at(self._text, self._at)
         self._outside += end - self._at + _EACH
         if self._outside > _OUTSIDE:
-            raise peek.Unreadable
+            raise peek.Unreadable("too much stands outside of long arrays")
         self._at = end
         return value
 
@@ -153,7 +154,7 @@ class _Reading:
 
     def _step(self, mark: bytes) -> None:
         if not self._comes(mark):
-            raise peek.Unreadable
+            raise peek.Unreadable(f"{mark.decode()} was expected")
         self._skip()
 
 
@@ -196,17 +197,19 @@ class _Array:
             wanted = min(2 * wanted, _MOST_AT_ONCE)
             # Elements that matched as lines were not counted by a marker. If a later one is not a line, their number is unknown.
             if was_lines and not self._lines:
-                raise peek.Unreadable
+                raise peek.Unreadable("not each element is a line")
         # Which keys are folded depends on which objects are read at once. The parser reads all of them at once, so its schema
         # could differ from this one.
         if self._inference.folded or any(map(may_be_folded, places(self._node))):
-            raise peek.Unreadable
+            raise peek.Unreadable("some keys may be data")
         return self._value()
 
     def _matcher(self) -> Matcher:
         self._allowance.looked_at(self._alone)
-        if self._inference.folded or self._inference.is_cut or self._allowance.is_spent:
-            raise peek.Unreadable
+        if self._inference.folded or self._inference.is_cut:
+            raise peek.Unreadable("some keys are data, or nest too deeply")
+        if self._allowance.is_spent:
+            raise peek.Unreadable(_SPENT)
         most = self._allowance.longest_expression
         matcher = Matcher(self._node, self._seen, self._colon, lines=self._lines, most=most)
         self._allowance.compiled(matcher.size)
@@ -233,14 +236,14 @@ class _Array:
         new, begin = list[Any](), self.at
         self._places.append(self.at)
         if self._allowance.is_spent:
-            raise peek.Unreadable
+            raise peek.Unreadable(_SPENT)
         while True:
             value, end = peek.value_at(self._text, self.at)
             new.append(value)
             mark = peek.after_blanks(self._text, end)
             has_ended = self._text[mark : mark + 1] == b"]"
             if not has_ended and self._text[mark : mark + 1] != b",":
-                raise peek.Unreadable
+                raise peek.Unreadable("a comma was expected")
             following = mark if has_ended else peek.after_blanks(self._text, mark + 1)
             self._lines = self._lines and self._is_line(self.at, end, following, has_ended=has_ended)
             self.at = following

@@ -38,7 +38,7 @@ def value_at(text: bytes, at: int) -> tuple[Any, int]:
         if is_last or end < len(window) - _NUMBER:
             # The parser counts characters, the caller bytes; in ASCII they are the same.
             return value, at + (end if window.isascii() else len(window[:end].encode("utf-8", "surrogatepass")))
-    raise Unreadable
+    raise Unreadable("no value was found")
 
 
 def after_blanks(text: bytes, at: int) -> int:
@@ -53,7 +53,7 @@ def colon_at(text: bytes, at: int) -> bytes:
     _, end = value_at(text, after_blanks(text, at + 1))
     found = _colons.match(text, end)
     if found is None:
-        raise Unreadable
+        raise Unreadable("a colon was expected")
     return found[0]
 
 
