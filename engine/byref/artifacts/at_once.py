@@ -7,7 +7,7 @@ both, and the caller rolls back or binds another name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -28,7 +28,7 @@ _PUBLISH = linked.statement(
     blobs.FRAME,
     Link(ArtifactRow, store.GIVEN, "blob_id", gives_id=True),
     Link(VariableRow, variables.GIVEN, "artifact_id", to=2, gives_id=True, may_conflict=True),
-    beside=[quotas.CAME_AND_NAMED["postgresql"]],
+    beside=[quotas.CAME, variables.ARE_BOUND],
 )
 
 
@@ -39,8 +39,8 @@ class Inserted(NamedTuple):
     is_bound: bool
     """Whether the variable was inserted; if not, its name is taken."""
     came: Came
-    named: set[str]
-    """Those of the given names that are bound."""
+    are_bound: bool
+    """Whether the names before it were bound."""
 
 
 def can_publish(connection: Connection, buffered: Buffered) -> bool:
@@ -55,23 +55,23 @@ def publish(
     artifact: Mapping[str, Any],
     variable: Mapping[str, Any],
     kept: Bytes,
-    names: Collection[str],
+    before: tuple[str, str],
 ) -> Inserted | None:
     """Write and publish a payload, insert its artifact, and bind that to a new name; the columns are those of `new_row`.
 
-    Also looks for what `quotas.came_and_named` finds, of a few names. Returns None, and inserts nothing, if the tenant has a
-    published blob with the digest.
+    Also looks for what the session has stored since the sum `kept`, and whether the names `before` are bound. Returns None, and
+    inserts nothing, if the tenant has a published blob with the digest.
     """
     tenant, digest = artifact["tenant"], buffered.content.digest
     size, lines = len(buffered.content.data), buffered.content.lines
     blob = blobs.published_row(tenant, digest, size, lines, buffered.key)
     rows = linked.parameters(blob, blobs.frame_row(tenant, buffered.frames[0]), artifact, variable)
-    about = quotas.about_came_and_named(artifact["session_id"], kept, names)
-    assert about is not None, names
+    session_row = artifact["session_id"]
+    about = quotas.about_came(session_row, kept) | variables.about_bound(session_row, before)
     found = connection.execute(_PUBLISH, rows | about).one_or_none()
     if found is None:
         return None
-    blob_id, artifact_id, variable_id, came, count, bound = found
+    blob_id, artifact_id, variable_id, came, count, are_bound = found
     published = Published(blob_id, buffered.key, None, digest, size, lines)
     inserted = store.inserted(artifact, artifact_id, published, source)
-    return Inserted(inserted, variable_id is not None, Came(int(came), count), quotas.named_in(bound))
+    return Inserted(inserted, variable_id is not None, Came(int(came), count), are_bound)

@@ -29,6 +29,7 @@ from sqlalchemy import (
     bindparam,
     exists,
     func,
+    literal_column,
     null,
     or_,
     select,
@@ -226,7 +227,7 @@ def _stored(
     the rows since, which is enough for most sessions; the kept sum and the exact bytes since; a new count of everything.
     """
     known, more = known or _known(connection, whole, about), sum(adding.values())
-    came, rows = since or connection.execute(whole.most_came, _since(about, known)).one()
+    came, rows = since or connection.execute(whole.most_came, about_came(about, known)).one()
     is_long = is_locked and rows > whole.most_since
     if not is_long and known.stored + came + more <= limit:
         return int(known.stored + came + more), True
@@ -252,22 +253,12 @@ def came_and_named(
 
     One statement looks for both; None if there are too many names for it.
     """
-    about = about_came_and_named(session_row, kept, names)
-    if about is None:
-        return None
-    came, rows, bound = connection.execute(CAME_AND_NAMED[connection.dialect.name], about).one()
-    return Came(int(came), rows), named_in(bound)
-
-
-def about_came_and_named(session_row: int, kept: Bytes, names: Collection[str]) -> dict[str, Any] | None:
-    """Return the parameters of `CAME_AND_NAMED`; None if there are too many names for it."""
     named = variables.few(session_row, names)
-    return None if named is None else _since(session_row, kept) | named
-
-
-def named_in(bound: str | None) -> set[str]:
-    """Return the names that `CAME_AND_NAMED` selects."""
-    return set((bound or "").split())
+    if named is None:
+        return None
+    rows = connection.execute(_CAME_AND_NAMED, about_came(session_row, kept) | named).all()
+    [came] = (Came(int(row.bytes), row.rows) for row in rows if row.name is None)
+    return came, {row.name for row in rows if row.name is not None}
 
 
 def _known(connection: Connection, whole: _Whole, about: int | str) -> Bytes:
@@ -276,10 +267,11 @@ def _known(connection: Connection, whole: _Whole, about: int | str) -> Bytes:
 
 
 def _state(connection: Connection, whole: _Whole, about: int | str, known: Bytes) -> _State:
-    return _State(known, int(connection.execute(whole.came, _since(about, known)).scalar_one()))
+    return _State(known, int(connection.execute(whole.came, about_came(about, known)).scalar_one()))
 
 
-def _since(about: int | str, known: Bytes) -> dict[str, Any]:
+def about_came(about: int | str, known: Bytes) -> dict[str, Any]:
+    """Return the parameters of `CAME`: a session's row, and the sum that it keeps."""
     return {**_whose(about), "payload": known.payload, "name": known.name}
 
 
@@ -431,33 +423,25 @@ _TENANT = _Whole(
     keep=_keep_of_tenant,
     most_since=2 * _IN_FLIGHT,
 )
-
-
-def _came_and_named(joined: Any) -> Any:
-    """Select the columns of `Came` and, separated by blanks, the names of `variables.ANY_OF_FEW`, in one row.
-
-    The size of each payload is looked up by itself, which PostgreSQL plans in half the time of a join.
-    """
-    size = select(BlobRow.size_bytes).where(BlobRow.id == ArtifactRow.blob_id).scalar_subquery()
-    payloads = select(func.coalesce(func.sum(size), 0).label("bytes"), func.count().label("rows")).where(
-        ArtifactRow.session_id == _WHOSE, ArtifactRow.id > _PAYLOAD
+_PAYLOAD_SIZE = select(BlobRow.size_bytes).where(BlobRow.id == ArtifactRow.blob_id).scalar_subquery()
+"""The size of each payload by itself: PostgreSQL plans that in half the time of a join."""
+_CAME = [
+    select(func.coalesce(func.sum(size), 0).label("bytes"), func.count().label("rows")).where(*those).subquery()
+    for size, those in (
+        (_PAYLOAD_SIZE, (ArtifactRow.session_id == _WHOSE, ArtifactRow.id > _PAYLOAD)),
+        (NameRow.size_bytes, (NameRow.session_id == _WHOSE, _OF_ANY_KIND, NameRow.id > _NAME)),
     )
-    names = select(func.coalesce(func.sum(NameRow.size_bytes), 0).label("bytes"), func.count().label("rows")).where(
-        NameRow.session_id == _WHOSE, _OF_ANY_KIND, NameRow.id > _NAME
-    )
-    bound = variables.ANY_OF_FEW.subquery()
-    of_payloads, of_names = payloads.subquery(), names.subquery()
-    return select(
-        (of_payloads.c.bytes + of_names.c.bytes).label("bytes"),
-        (of_payloads.c.rows + of_names.c.rows).label("rows"),
-        select(joined(bound.c.name)).scalar_subquery().label("bound"),
-    ).select_from(of_payloads.join(of_names, true()))
-
-
-CAME_AND_NAMED = {
-    "sqlite": _came_and_named(lambda name: func.group_concat(name, " ")),
-    "postgresql": _came_and_named(lambda name: func.string_agg(name, " ")),
-}
+]
+CAME = select(
+    (_CAME[0].c.bytes + _CAME[1].c.bytes).label("bytes"), (_CAME[0].c.rows + _CAME[1].c.rows).label("rows")
+).select_from(_CAME[0].join(_CAME[1], true()))
+"""Selects the fields of `Came`, with the parameters of `about_came`."""
+_BOUND = variables.ANY_OF_FEW.subquery()
+_CAME_IN_ONE = CAME.subquery()
+_CAME_AND_NAMED = union_all(
+    select(null().label("name"), _CAME_IN_ONE.c.bytes, _CAME_IN_ONE.c.rows),
+    select(_BOUND.c.name, literal_column("0"), literal_column("0")),
+)
 _OLDER = select(
     *(
         select(row.id).where(row.tenant == _WHOSE).order_by(row.id.desc()).offset(_IN_FLIGHT).limit(1).scalar_subquery()

@@ -15,7 +15,7 @@ from itertools import zip_longest
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, union_all, update
+from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, select, union_all, update
 
 from byref.artifacts import store
 from byref.artifacts.counted import MOST_COUNTED, Counted
@@ -296,6 +296,22 @@ ANY_OF_FEW = _NAMED.where(VariableRow.name.in_([bindparam(name) for name in _FEW
 """Selects those of `few` names that are bound in a session."""
 
 
+ARE_BOUND = select(
+    and_(
+        *(
+            exists().where(VariableRow.session_id == bindparam("of_session"), VariableRow.name == bindparam(name))
+            for name in _FEW[:2]
+        )
+    ).label("are_bound")
+)
+"""Selects whether both names of `about_bound` are bound in a session: each is one look-up in the index of names."""
+
+
+def about_bound(session_row: int, names: tuple[str, str]) -> dict[str, Any]:
+    """Return the parameters of `ARE_BOUND`."""
+    return {"of_session": session_row, **dict(zip(_FEW, names, strict=False))}
+
+
 def few(session_row: int, names: Collection[str]) -> dict[str, Any] | None:
     """Return the parameters of `ANY_OF_FEW`; None if there are too many names, or none."""
     if not 0 < len(names) <= len(_FEW):
@@ -348,10 +364,15 @@ def free(
     return names
 
 
-def probable(session_row: int, wanted: str) -> str:
-    """Return the name that `free` will most probably give, without asking the database."""
+def probable(session_row: int, wanted: str) -> tuple[str, tuple[str, str]]:
+    """Return the name that `free` will most probably give, without asking the database.
+
+    It is that name if it is free and, unless they are empty, the two other names that are returned are bound.
+    """
     last = _given.get((session_row, wanted), 0)
-    return f"{wanted}_{last + 1}" if last else wanted
+    if not last:
+        return wanted, ("", "")
+    return f"{wanted}_{last + 1}", (wanted, f"{wanted}_{last}" if last > 1 else wanted)
 
 
 def _remember(session_row: int, name: str, number: int) -> None:

@@ -262,13 +262,14 @@ class Scope:
         """
         where: Any = {"tenant": self.tenant, "session_row": self.row, "step": step, "origin": origin}
         artifact = store.new_row(about, **where, ttl=self.policy.ttl, public_id=public_id)
-        name = variables.probable(self.row, wanted)
+        name, before = variables.probable(self.row, wanted)
         variable = variables.new_row(name, part, **where)
-        near = variables.near(self.row, [wanted])
-        found = at_once.publish(connection, self.source, buffered, artifact, variable, kept, near)
+        found = at_once.publish(connection, self.source, buffered, artifact, variable, kept, before)
         if found is None:
             return None
-        [free] = variables.free(connection, self.row, [wanted], known=found.named)
+        is_next = found.is_bound and (found.are_bound or not any(before))
+        known = [one for one in before if one] if is_next else None
+        [free] = variables.free(connection, self.row, [wanted], known=known)
         if not found.is_bound:
             variables.bind(connection, artifact_row=found.artifact.row_id, named=[(free, part)], **where)
         elif free != name:  # a name that was given up meanwhile is given again
