@@ -36,6 +36,7 @@ NAMES = (
     "loca",
     "imports",
     "serving",
+    "service",
     "cluster",
 )
 """The order of the sections, which is that of the runs."""

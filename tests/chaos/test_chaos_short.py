@@ -16,6 +16,7 @@ SCENARIOS = [
     pytest.param("calls_killed", marks=pytest.mark.slow),  # as quick tests of the journal are
     pytest.param("sandbox_killed", marks=pytest.mark.slow),  # as those of test_standby are, by the quick ones too
     pytest.param("rolling_upgrade", marks=pytest.mark.slow),
+    pytest.param("servers_killed", marks=pytest.mark.slow),
 ]
 
 

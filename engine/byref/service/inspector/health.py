@@ -6,6 +6,7 @@ import platform
 import sqlite3
 import time
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -18,6 +19,8 @@ from byref.service.inspector.looks import Look, Page
 from byref.service.inspector.rendering import in_json
 from byref_sandbox import probe
 
+_walls = cache(probe)
+"""They are tried once, because that takes half a second and they are the kernel's."""
 WAITING = 50
 """Runs that wait for approvals, the oldest."""
 
@@ -59,7 +62,7 @@ def health(look: Look) -> Page:
         "dialect": f"SQLite {sqlite3.sqlite_version}" if dialect == "sqlite" else "PostgreSQL",
         "asked_ms": asked_ms,
         "needed": revisions.head(),
-        "walls": probe(),
+        "walls": _walls(),
         "interpreter": None if look.interpreter is None else type(look.interpreter).__name__,
     }
     values["pending"] = [

@@ -1,0 +1,216 @@
+"""Clients that lie, dawdle and flood, over real sockets: each gets its answer or loses its connection, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from service_kit import House, served
+from serving import serving
+
+import byref
+from byref import db
+from byref.cli import connections
+from byref.service import auth
+
+Hostile = Callable[[str, int, str], Awaitable[None]]
+REFUSED = {
+    "a header that is too long": ("GET /v1/sessions HTTP/1.1\r\nHost: a\r\nX: " + "x" * 40_000 + "\r\n\r\n", 431),
+    "too many headers": ("GET /v1/sessions HTTP/1.1\r\nHost: a\r\n" + "X: 1\r\n" * 500 + "\r\n", 431),
+    "a path that is too long": (f"GET /v1/{'x' * 60_000} HTTP/1.1\r\nHost: a\r\n\r\n", 431),
+    "two lengths": ("POST /v1/sweep HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 400),
+    "a length below zero": ("POST /v1/sweep HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400),
+    "a length that is no number": ("POST /v1/sweep HTTP/1.1\r\nHost: a\r\nContent-Length: 0x10\r\n\r\n", 400),
+    "a length and chunks": (
+        "POST /v1/sweep HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    "no HTTP": ("\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
+    "another version": ("GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505),
+    "another's address": ("GET http://evil.test/v1/sessions HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+}
+TRICKS = [
+    "/v1/../v1/sessions",
+    "/v1/%2e%2e/%2e%2e/etc/passwd",
+    "/../../etc/passwd",
+    "//v1/sessions",
+    "/v1//sessions",
+    "/v1/sessions/",
+    "/V1/sessions",
+    "/v1;/sessions",
+    "/v1/sessions%00",
+    "/v1/sessions%0d%0aX:1",
+    "/v1/sessions/a/GET%20",
+    "/v1/sessions/%c0%ae%c0%ae/ledger/x",
+    "/inspect/../v1/sessions",
+    "/inspect/..%2f..%2fetc%2fpasswd",
+    "/inspect/templates/base.html",
+    "/inspect/inspector.css/../../auth.py",
+    "/" + "%25" * 2_000,
+]
+
+
+async def sent(port: int, data: bytes, *, wait: float = 10) -> bytes:
+    """Send bytes, and return what comes until the server closes or says no more."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(data)
+        return await asyncio.wait_for(reader.read(65_536), wait)
+    finally:
+        writer.close()
+
+
+def port_of(base: str) -> int:
+    return int(base.rpartition(":")[2])
+
+
+async def is_served(base: str, token: str) -> bool:
+    async with httpx.AsyncClient(base_url=base, headers={"Authorization": f"Bearer {token}"}, timeout=30) as client:
+        return (await client.get("/v1/sessions")).status_code == 200
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_requests_that_are_none_are_refused(local_house: House, tenant: str, what: str) -> None:
+    data, status = REFUSED[what]
+
+    async def work() -> None:
+        async with served(local_house) as base:
+            answer = await sent(port_of(base), data.encode("latin-1"))
+            assert answer.startswith(b"HTTP/1.1 %d " % status), answer[:200]
+            assert await is_served(base, local_house.token(tenant))
+
+    local_house.loop.run_until_complete(work())
+
+
+def test_paths_lead_nowhere_else(local_house: House, tenant: str) -> None:
+    async def work() -> None:
+        token = local_house.token(tenant)
+        async with served(local_house) as base:
+            for path in TRICKS:
+                head = f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n"
+                head += f"Cookie: byref_inspect={token}\r\nConnection: close\r\n\r\n"
+                answer = await sent(port_of(base), head.encode())
+                assert answer[9:12] in (b"404", b"422"), (path, answer[:200])
+                assert b"root:" not in answer and b"X:1" not in answer.partition(b"\r\n\r\n")[0], path
+
+    local_house.loop.run_until_complete(work())
+
+
+def test_who_dawdles_is_left_and_others_are_served(
+    local_house: House, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connections.SECONDS, connections.Stage.HEAD, 1.0)
+    monkeypatch.setitem(connections.SECONDS, connections.Stage.BODY, 1.0)
+    token = local_house.token(tenant)
+    head = f"Host: a\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+    beginnings = {
+        "": b"",
+        "half a request": b"GET /v1/sessions HTTP/1.1\r\nHos",
+        "half a body": f"PUT /v1/sessions/a HTTP/1.1\r\n{head}Content-Length: 100000\r\n\r\n{{".encode(),
+        "half a chunk": f"PUT /v1/sessions/a HTTP/1.1\r\n{head}Transfer-Encoding: chunked\r\n\r\nff\r\n{{".encode(),
+    }
+
+    async def dawdle(port: int, beginning: bytes) -> bytes:
+        """Send a byte now and then, for as long as the server lets it."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(beginning)
+        answer = asyncio.ensure_future(reader.read(65_536))
+        until = time.monotonic() + 20
+        while not answer.done() and time.monotonic() < until:
+            await asyncio.sleep(0.2)
+            with suppress(OSError):
+                writer.write(b" " if beginning else b"")
+        writer.close()
+        with suppress(OSError):
+            return await answer
+        return b""
+
+    async def work() -> None:
+        async with served(local_house) as base:
+            port = port_of(base)
+            slow = [asyncio.ensure_future(dawdle(port, one)) for one in beginnings.values() for _ in range(10)]
+            assert await is_served(base, token) and not any(one.done() for one in slow)
+            answers = [(await one)[:12] for one in slow]
+            assert {*answers} <= {b"", b"HTTP/1.1 408"} and answers[-1] == b"HTTP/1.1 408", answers
+            assert await is_served(base, token)
+
+    local_house.loop.run_until_complete(work())
+
+
+def test_bodies_of_another_length(local_house: House, tenant: str) -> None:
+    """One that ends early makes nothing; what is behind one that is longer than it says is a request of its own, and none."""
+    token = local_house.token(tenant)
+
+    async def work() -> None:
+        async with served(local_house) as base:
+            head = f"PUT /v1/sessions/{{}} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+            _, writer = await asyncio.open_connection("127.0.0.1", port_of(base))
+            writer.write((head.format("short") + "Content-Length: 500\r\n\r\n{}").encode())
+            await writer.drain()
+            writer.close()
+            longer = await sent(
+                port_of(base), (head.format("long") + "Content-Length: 2\r\n\r\n{}garbage\r\n\r\n").encode()
+            )
+            assert longer.startswith(b"HTTP/1.1 200 "), longer
+            async with httpx.AsyncClient(base_url=base, headers={"Authorization": f"Bearer {token}"}) as client:
+                names = [one["id"] for one in (await client.get("/v1/sessions")).json()["items"]]
+            assert names == ["long"]
+
+    local_house.loop.run_until_complete(work())
+
+
+async def hold(port: int, count: int) -> list[asyncio.StreamWriter]:
+    """Open connections and say nothing."""
+    held: list[asyncio.StreamWriter] = []
+    for _ in range(count):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        held.append(writer)
+    return held
+
+
+def test_silent_connections_keep_nobody_out(local_house: House, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MAX_SILENT", 100)
+    token = local_house.token(tenant)
+
+    async def work() -> None:
+        async with served(local_house) as base:
+            held = await hold(port_of(base), 300)
+            assert await is_served(base, token)
+            for writer in held:
+                writer.close()
+
+    local_house.loop.run_until_complete(work())
+
+
+@pytest.mark.slow
+def test_ten_thousand_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/service.db"
+    db.upgrade(url)
+    with byref.Engine(url, jail="language-only") as engine:
+        token = auth.create(engine.database, tenant="acme", name="t", rights=["read"])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 11_000:
+        pytest.skip(f"a process may have {hard:,} files here")
+
+    async def work(base: str, pid: int) -> None:
+        held = await hold(port_of(base), 10_000)
+        for _ in range(20):
+            assert await is_served(base, token)
+        files = len([*Path(f"/proc/{pid}/fd").iterdir()])
+        assert files < connections.MAX_SILENT + 500, "silent connections are ended"
+        for writer in held:
+            writer.close()
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        with serving(url) as (process, base):
+            asyncio.run(work(base, process.pid))
+            assert process.poll() is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
