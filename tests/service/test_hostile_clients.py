@@ -143,6 +143,32 @@ def test_who_dawdles_is_left_and_others_are_served(
     local_house.loop.run_until_complete(work())
 
 
+def test_a_server_that_is_busy_blames_no_client(
+    local_house: House, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connections.SECONDS, connections.Stage.BODY, 1.0)
+    monkeypatch.setattr(connections, "READ_BYTES", 1 << 10)
+    monkeypatch.setattr(connections, "LOOK_SECONDS", 0.1)
+    token = local_house.token(tenant)
+
+    async def keep_busy() -> None:
+        while True:
+            time.sleep(0.1)
+            await asyncio.sleep(0)
+
+    async def work() -> None:
+        async with served(local_house) as base:
+            head = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            body = b'{"tools": null' + b" " * 40_000 + b"}"
+            busy = asyncio.ensure_future(keep_busy())
+            async with httpx.AsyncClient(base_url=base, headers=head, timeout=120) as client:
+                answer = await client.put("/v1/sessions/a", content=body)
+            busy.cancel()
+            assert answer.status_code == 200, answer.text
+
+    local_house.loop.run_until_complete(work())
+
+
 def test_bodies_of_another_length(local_house: House, tenant: str) -> None:
     """One that ends early makes nothing; what is behind one that is longer than it says is a request of its own, and none."""
     token = local_house.token(tenant)

@@ -38,6 +38,9 @@ STALL_SECONDS, STALL_BYTES = 20, 64 << 10
 """A client must send so many bytes of a body, or read so many of an answer, in so many seconds."""
 MAX_FRAMING_BYTES = 32 << 10
 """Bytes of a chunked body that are not data, beyond as many as the data has."""
+LOOK_SECONDS = 1.5
+"""As much time counts at most between two looks at what clients do. A server that is busy for longer reads late itself: that is
+not the fault of a client whose bytes wait."""
 READ_BYTES = 16 << 10
 """Bytes read from one connection before the others have their turn."""
 ACCEPTED_AT_ONCE = 128
@@ -313,6 +316,8 @@ class Server(uvicorn.Server):
             )
         )
         self.server_state: _State = _State()
+        self._clock = self._looked = 0.0
+        """Seconds in which clients could be read, and when that was last looked at."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve."""
@@ -325,9 +330,11 @@ class Server(uvicorn.Server):
         """Check once a second which clients take too long."""
         if counter % 10 == 0:
             now = asyncio.get_running_loop().time()
+            self._clock += min(now - self._looked, LOOK_SECONDS)
+            self._looked = now
             for connection in list(self.server_state.connections):
                 assert isinstance(connection, Connection)
-                connection.check(now)
+                connection.check(self._clock)
         return await super().on_tick(counter)
 
     @contextmanager
