@@ -6,6 +6,7 @@ Nothing here raises, whatever a tool returned.
 from __future__ import annotations
 
 import base64
+import io
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,8 +36,6 @@ _LIGHT = 16
 """Weight of a number, or of an object that is converted."""
 _SHORT = 64
 """Most elements of an array that are encoded together with what stands around it."""
-_FEW = 64
-"""From this many pieces on, they are joined as they come: joining a million pieces at the end would take long."""
 _LOOKED_AT = 2_000
 """Containers that are sampled to see whether a value may repeat its own parts."""
 _LIKELY = 20
@@ -147,7 +146,7 @@ class _Lines:
     """The text of a value, line by line. What stands alone on its line is encoded together with many others, which is much faster."""
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+        self._text = io.BytesIO()  # grows in place, where joining would hold all parts beside the whole
         self._few: list[bytes] = []
         self._size = 0
         self._line_feeds = 0
@@ -185,7 +184,8 @@ class _Lines:
     def end(self) -> tuple[bytes, int]:
         """Return the text, and its number of line feeds."""
         self._encode()
-        return b"".join([*self._pieces, *self._few]), self._line_feeds
+        self._text.writelines(self._few)
+        return self._text.getvalue(), self._line_feeds
 
     def _key(self, key: object) -> bytes:
         if type(key) is not str:
@@ -247,8 +247,8 @@ class _Lines:
         self._few.append(piece)
         self._size += len(piece)
         self._line_feeds += line_feeds
-        if self._size > chunks.CHUNK:  # joining many small pieces at the end would take long
-            self._pieces += self._few if len(self._few) < _FEW else [b"".join(self._few)]
+        if self._size > chunks.CHUNK:
+            self._text.writelines(self._few)
             self._few, self._size = [], 0
 
 

@@ -7,6 +7,7 @@ did. A chunk takes a few milliseconds.
 from __future__ import annotations
 
 import codecs
+import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
@@ -58,8 +59,10 @@ def encode(text: str) -> bytes:
     """Return text in UTF-8; raise UnicodeEncodeError for a lone surrogate."""
     if len(text) <= (COPIED if text.isascii() else BIG):
         return text.encode()
-    # `bytes.join` releases the lock while it copies, unlike `str.join`
-    return b"".join([piece.encode() for piece in pieces(text)])
+    made = io.BytesIO()  # grows in place, where joining would hold all parts beside the whole
+    for piece in pieces(text):
+        made.write(piece.encode())
+    return made.getvalue()
 
 
 def size(text: str) -> int:
