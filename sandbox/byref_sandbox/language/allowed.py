@@ -111,7 +111,7 @@ TAKEN = {
         MethodType BuiltinFunctionType GenericAlias BuiltinMethodType""",
     "abc": "ABC abstractmethod",
     "dataclasses": "field asdict astuple replace fields is_dataclass FrozenInstanceError KW_ONLY MISSING InitVar",
-    "enum": "auto unique",
+    "enum": "auto member nonmember unique",
     "sys": """maxsize float_info byteorder version version_info platform hexversion int_info hash_info float_repr_style
         maxunicode copyright api_version""",
     "typing": """Any AnyStr Callable ClassVar Collection Container Counter DefaultDict Deque Dict Final FrozenSet Generator

@@ -571,7 +571,22 @@ def _is_in_memory(database: Any) -> bool:
 def _row(cursor: Any, values: Any) -> sqlite3.Row:
     if type(cursor) is not Cursor:
         raise TypeError("Row() needs a cursor")
-    return sqlite3.Row(cursor._real, tuple(values))
+    if cursor._past is None:
+        return sqlite3.Row(cursor._real, tuple(values))
+    return row_of(tuple(column[0] for column in cursor.description), tuple(values))
+
+
+def row_of(keys: tuple[str, ...], values: tuple[Any, ...]) -> sqlite3.Row:
+    """Make a row whose columns have these names: those of a query on no data."""
+    if type(values) is not tuple or len(values) != len(keys) or not all(type(key) is str for key in keys):
+        raise ValueError("no row of a table")
+    return sqlite3.Row(_cursor_of(keys), values)
+
+
+@functools.lru_cache(8)
+def _cursor_of(keys: tuple[str, ...]) -> sqlite3.Cursor:
+    columns = ", ".join("NULL AS " + '"{}"'.format(key.replace('"', '""')) for key in keys)
+    return sqlite3.connect(":memory:", check_same_thread=False).execute(f"SELECT {columns}")
 
 
 def sqlite_names(files: Files, guards: Guards) -> dict[str, object]:

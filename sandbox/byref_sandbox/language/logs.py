@@ -263,15 +263,15 @@ def _stream_handlers(files: Files, accepts: Accepts) -> dict[str, Any]:
                 raise NotAllowed(
                     f"a {type(stream).__name__} cannot be logged to", "use an io.StringIO, or leave it out"
                 )
-            self._write = None if stream is None else stream.write
+            self._stream = stream
 
         def emit(self, record: logging.LogRecord) -> None:
             """Write a record as a line."""
             text = self.format(record) + self.terminator
-            if self._write is None:
+            if self._stream is None:
                 sys.stderr.write(text)
-            else:
-                self._write(text)
+            elif accepts(self._stream):
+                self._stream.write(text)
 
     class FileHandler(StreamHandler):
         """Writes into a file of the run."""

@@ -24,7 +24,7 @@ import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from byref_sandbox.language import clock, copying, executors, logs, names, typed, waiting
+from byref_sandbox.language import clock, copying, executors, getters, logs, names, typed, waiting
 from byref_sandbox.language.allowed import BASES, HINTS, TAKEN, WHOLE
 from byref_sandbox.language.databases import sqlite_names
 from byref_sandbox.language.dispatching import SingleDispatch, SingleDispatchMethod
@@ -87,6 +87,7 @@ class Modules:
         logger = self._guards.replace(logs.Logger, "use logging.getLogger(name)")
         found = logs.logging_names(self._files, self._guards.is_stream) | {"Logger": logger}
         self.add("logging", found, logging)
+        guards.writable_attributes[logs.Logger] = frozenset({"propagate", "disabled"})
         guards.bases.update(found[name] for name in logs.BASES)
         self.add("IPython.display", {"display": _display}, hints=_SHOWN_BY)
         self.add("traceback", logs.traceback_names(), traceback)
@@ -260,24 +261,13 @@ class Modules:
             return list(map(self._part_of_hint, part))
         return self._guards.in_place_of(part) if issubclass(type(part), type) else plain_hint(part)
 
-    def _attrgetter(self, *paths: str) -> Callable[[Any], Any]:
+    def _attrgetter(self, *paths: str) -> getters.AttributeGetter:
         """operator.attrgetter by the rules of the language."""
-        for path in paths:
-            if type(path) is not str:
-                raise TypeError("attribute name must be a string")
+        return getters.AttributeGetter(self._guards.getattr, paths)
 
-        def one(value: Any, path: str) -> Any:
-            for name in path.split("."):
-                value = self._guards.getattr(value, name)
-            return value
-
-        if len(paths) == 1:
-            return lambda value: one(value, paths[0])
-        return lambda value: tuple(one(value, path) for path in paths)
-
-    def _methodcaller(self, name: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
+    def _methodcaller(self, name: str, /, *arguments: Any, **options: Any) -> getters.MethodCaller:
         """operator.methodcaller by the rules of the language."""
-        return lambda value: self._guards.getattr(value, name)(*arguments, **options)
+        return getters.MethodCaller(self._guards.getattr, name, arguments, options)
 
     def _wraps(self, wrapped: Any, *_: Any, **__: Any) -> Callable[[Any], Any]:
         """functools.wraps: copies the name and the docstring."""
@@ -285,7 +275,11 @@ class Modules:
         def decorator(wrapper: Any) -> Any:
             for name in ("__name__", "__qualname__", "__doc__"):
                 text = self._guards.getattr(wrapped, name, None)
-                if type(text) is str:
+                if type(text) is not str:
+                    continue
+                if self._guards.is_user_class(type(wrapper)):
+                    object.__setattr__(wrapper, name, str(text))
+                else:
                     self._guards.setattr(wrapper, name, text)
             return wrapper
 

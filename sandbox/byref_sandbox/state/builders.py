@@ -14,6 +14,7 @@ import collections
 import contextlib
 import dataclasses
 import datetime
+import decimal
 import enum
 import functools
 import importlib
@@ -30,10 +31,10 @@ import pandas as pd
 from pandas.tseries import holiday
 
 from byref_sandbox.functions import MAX_NAME_CHARS
-from byref_sandbox.language import databases, names, styles, typed
+from byref_sandbox.language import arrays, databases, names, styles, typed
 from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.language.policy import Language
-from byref_sandbox.state import drawings, helpers
+from byref_sandbox.state import drawings, helpers, remembered
 from byref_sandbox.state.codes import Code, Codes, Unkept
 
 _managers: Any = importlib.import_module("pandas.core.internals.managers")
@@ -45,6 +46,8 @@ FIXED: Final[tuple[type, ...]] = (bool, int, float, str, bytes, tuple, frozenset
 """Base classes of the code's classes whose value is given when an instance is made."""
 PAYLOADS: Final[tuple[type, ...]] = (dict, list, set, collections.deque)
 """Base classes whose items are filled in afterwards."""
+KINDS_OF_ARRAYS: Final[tuple[Any, ...]] = (np.matrix, np.recarray, arrays.RecordArray)
+"""Arrays by another name, without attributes of their own."""
 LAYOUTS: Final[Mapping[type, tuple[str, ...]]] = {
     datetime.datetime: ("year", "month", "day", "hour", "minute", "second", "microsecond", "tzinfo"),
     datetime.date: ("year", "month", "day"),
@@ -89,6 +92,7 @@ class Builders:
         self._space = space
         self._drawn = figures
         self._listed = listed
+        self._guarded: dict[type, frozenset[str]] = {}
 
     def all(self) -> list[Callable[..., Any]]:
         """Return the builders of this reading, in the order of BUILDERS."""
@@ -225,8 +229,32 @@ class Builders:
         return styles.restored(data, options, calls)
 
     def lru(self, function: Any, options: dict[str, Any]) -> Any:
-        """Make a `functools.lru_cache`; the results that it had remembered are computed again."""
+        """Make a `functools.lru_cache`."""
         return functools.lru_cache(maxsize=options["maxsize"], typed=options["typed"])(function)
+
+    def fill_lru(self, function: Any, state: tuple[Any, ...]) -> None:
+        """Have a `functools.lru_cache` remember results; the function in it, which must be the code's, is not called."""
+        if type(function) is not functools._lru_cache_wrapper:
+            raise Unkept("no function that remembers")
+        inner = remembered.inner_of(function)
+        if inner is None or inner.__globals__ is not self._space:
+            raise Unkept("a function that remembers, of none of the code")
+        if not any(function.cache_info()[:2]):  # in a cycle it may be named twice
+            remembered.fill(function, inner, *state)
+
+    def getter(self, kind: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """`operator.attrgetter` and `operator.methodcaller`."""
+        if kind not in ("attrgetter", "methodcaller"):
+            raise Unkept("no function that looks something up")
+        return vars(self._facades["operator"])[kind](*arguments, **options)
+
+    def context_of_decimals(self) -> Any:
+        """`decimal.getcontext()`; what it was set to is among the settings."""
+        return decimal.getcontext()
+
+    def row(self, keys: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+        """Make a `sqlite3.Row`."""
+        return databases.row_of(keys, values)
 
     def helper(self, maker: str, given: tuple[Any, ...]) -> Any:
         """Have a library make a function of one of the code's once more."""
@@ -320,7 +348,7 @@ class Builders:
             raise Unkept("no enumeration")
         space = meta.__prepare__(name, bases)
         for each, value in check_names(options["members"]).items():
-            space[each] = value
+            space[each] = enum.member(value) if type(value) is types.FunctionType else value
         space["__module__"] = "__main__"
         with _aside(
             bases, self._guards.is_user_class, ("__init__", "__new__", "__new_member__", "_generate_next_value_")
@@ -341,6 +369,7 @@ class Builders:
         """Give a class its attributes; the methods of a dataclass are generated again."""
         self._check_class(cls)
         own, annotations, data, qualname, place, is_checkable = state
+        self._guarded.clear()
         if place is not None:
             self._codes.classes[cls] = Code(*place)
         for name, value in check_names(own).items():
@@ -388,10 +417,26 @@ class Builders:
         return base.__new__(cls, *parts)
 
     def fill_instance(self, obj: Any, attributes: dict[str, Any]) -> None:
-        """Give an instance its attributes; its `__setattr__` is not called."""
+        """Give an instance its attributes; neither its `__setattr__` nor a property or descriptor of its class is called."""
         self._check_instance(obj)
+        guarded = self._guarded_names(type(obj))
         for name, value in check_names(attributes).items():
-            object.__setattr__(obj, name, value)
+            if name in guarded:
+                _put(obj, name, value)
+            else:
+                object.__setattr__(obj, name, value)
+
+    def _guarded_names(self, cls: type) -> frozenset[str]:
+        """Names that objects in a class answer for, such as properties."""
+        found = self._guarded.get(cls)
+        if found is None:
+            held = [
+                pair for each in mro_of(cls) if self._guards.is_user_class(each) for pair in namespace_of(each).items()
+            ]
+            found = self._guarded[cls] = frozenset(
+                name for name, one in held if type(one) is not types.MemberDescriptorType and _takes_values(one)
+            )
+        return found
 
     def payload(self, cls: Any, maxlen: int | None) -> Any:
         """Make an empty instance of a class of the code that is a container."""
@@ -435,8 +480,12 @@ class Builders:
         if not issubclass(type(obj), BaseException):
             raise Unkept("no error")
         attributes, (cause, context, is_suppressed) = state
+        guarded = self._guarded_names(type(obj))
         for name, value in check_names(attributes).items():
-            BaseException.__setattr__(obj, name, value)
+            if name in guarded:
+                _put(obj, name, value)
+            else:
+                BaseException.__setattr__(obj, name, value)
         obj.__cause__, obj.__context__, obj.__suppress_context__ = cause, context, is_suppressed
 
     def namespace(self) -> types.SimpleNamespace:
@@ -488,6 +537,34 @@ class Builders:
             made = np.ndarray(shape, kind, root if root.flags.c_contiguous else root.T, offset, strides)
         if not is_writable:
             made.flags.writeable = False
+        return made
+
+    def of_kind(self, array: Any, kind: Any) -> Any:
+        """Look at an array as a matrix, or as one of records."""
+        if type(array) is not np.ndarray or kind not in KINDS_OF_ARRAYS or array.dtype.hasobject:
+            raise Unkept("no array")
+        return array.view(kind)
+
+    def element(self, root: Any, dtype: Any, offset: int) -> Any:
+        """Return a record in the memory of an array."""
+        return self.view(root, (), dtype, offset, (), is_writable=True)[()]
+
+    def masked(self, array: Any, mask: Any, fill: Any, is_hard: bool, is_shared: bool) -> Any:
+        """Make a masked array over an array and, unless it is None, a mask."""
+        if type(array) is not np.ndarray or array.dtype.hasobject:
+            raise Unkept("no array")
+        made: Any = array.view(np.ma.MaskedArray)
+        if mask is not None:
+            if (
+                type(mask) is not np.ndarray
+                or mask.shape != array.shape
+                or mask.dtype != np.ma.make_mask_descr(array.dtype)
+            ):
+                raise Unkept("no mask of the array")
+            made._mask = mask
+        if fill is not None:
+            made.fill_value = fill
+        made._hardmask, made._sharedmask = bool(is_hard), bool(is_shared)
         return made
 
     def objects(self, shape: Any, order: str) -> Any:
@@ -602,6 +679,20 @@ _DUNDERS: Final = names.CLASS_DUNDERS | {
     "__protocol_attrs__", "__orig_class__", "__new_member__", "__no_type_check__", "__final__", "__override__",
     "__networkx_cache__",
 }  # fmt: skip
+
+
+def _takes_values(held: Any) -> bool:
+    """Whether an object in a class is asked when an attribute of its name is set."""
+    return any(name in namespace_of(each) for each in mro_of(type(held)) for name in ("__set__", "__delete__"))
+
+
+def _put(obj: Any, name: str, value: Any) -> None:
+    """Set an attribute where the interpreter keeps it: in a slot, or in the instance's dict."""
+    for each in mro_of(type(obj)):
+        if type(slot := namespace_of(each).get(name)) is types.MemberDescriptorType:
+            slot.__set__(obj, value)
+            return
+    object.__getattribute__(obj, "__dict__")[name] = value
 
 
 def _field(

@@ -35,7 +35,7 @@ from byref_sandbox.state.faults import Faults
 from byref_sandbox.state.known import MATPLOTLIB, Known, known_functions
 from byref_sandbox.state.reader import Reader
 from byref_sandbox.state.settings import Settings
-from byref_sandbox.state.writer import TooBig, Writer, looked_up_by
+from byref_sandbox.state.writer import ExactWriter, TooBig, Writer, looked_up_by
 
 MAX_NAMES: Final = 1_000
 MAX_BYTES: Final = 256 << 20
@@ -49,6 +49,8 @@ _MAX_TRIES: Final = 20
 _MAX_REASON_CHARS: Final = 300
 _MAX_LOOKED_AT: Final = 5_000_000
 """Maximum objects of tool data among which those that a name contains are searched for."""
+_MAX_EXACT_BYTES: Final = 4 << 20
+"""Up to this size of a part it is kept which values that are no numbers were one object."""
 _EXPORTS: Final = ".exports"
 _EARLIER: Final = "<earlier code>"
 _OTHER_VERSION: Final = "kept by another version of Python or its libraries"
@@ -372,8 +374,9 @@ class Graph:
         parts = () if self._before is None else self._before.parts[1:]
         return {name.name for part in parts for name in part.names if name.size > LARGE_BYTES // 2}
 
-    def _writer(self, given: Sequence[object], perhaps: Sequence[object]) -> Writer:
-        return Writer(self._known, self.codes, self._space, given, perhaps, self._max_bytes)
+    def _writer(self, given: Sequence[object], perhaps: Sequence[object], *, is_exact: bool = False) -> Writer:
+        kind = ExactWriter if is_exact else Writer
+        return kind(self._known, self.codes, self._space, given, perhaps, self._max_bytes)
 
     def _stream(
         self,
@@ -390,11 +393,14 @@ class Graph:
         imported: list[object] = []
         last: set[str] = set()
         tries = 0
+        is_exact = False
         candidates: list[tuple[Path | None, object]] = [*tools, *((None, one) for one in others)]
         while True:
             given = [*(one for one in paths.values()), *imported]
             perhaps = [one for _, one in candidates]
-            stream = _Stream(self._writer(given, perhaps), dict(paths), list(imported), self._definitions)
+            stream = _Stream(
+                self._writer(given, perhaps, is_exact=is_exact), dict(paths), list(imported), self._definitions
+            )
             failed = self._fill(stream, values, lost)
             if failed is not None:
                 tries += 1
@@ -402,6 +408,9 @@ class Graph:
                     beyond = [*values][failed:]
                     lost |= dict.fromkeys(beyond, "too big: there is no room for it beside other names")
                     values = {name: value for name, value in values.items() if name not in lost}
+                continue
+            if not is_exact and stream.writer.has_nan() and sum(name.size for name in stream.names) <= _MAX_EXACT_BYTES:
+                is_exact = True
                 continue
             new = [name for name in stream.must_be_last if name not in last]
             if new:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import io
+import math
 import pickle
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
+
+import numpy as np
 
 from byref_sandbox.state.builders import Builders
+
+NANS: Final = (np.nan, math.nan)
+"""What libraries name: these come back as themselves, since `nan in values` looks for the very object."""
 
 
 class Reader(pickle.Unpickler):
@@ -24,6 +30,7 @@ class Reader(pickle.Unpickler):
         self._body = body
         self._at = 0
         self._memorized: Sequence[object] = ()
+        self._nans: dict[int, float] = dict(enumerate(NANS))
         self._memorize([*builders.all(), *given, *[None] * filler])
 
     def _memorize(self, objects: Sequence[object]) -> None:
@@ -37,8 +44,12 @@ class Reader(pickle.Unpickler):
         self._memorized = ()
 
     def persistent_load(self, pid: Any) -> object:
-        """Answer the persistent ids of these small pickles; other pickles contain none."""
-        return self._memorized[pid]
+        """Answer the persistent ids of these small pickles; in other pickles they are those of what is no number."""
+        if self._memorized:
+            return self._memorized[pid]
+        if type(pid) is not int:
+            raise pickle.UnpicklingError("no number of what is no number")
+        return self._nans.setdefault(pid, float("nan"))
 
     def find_class(self, module: str, name: str) -> NoReturn:
         """Refuse: no stream may name a global."""

@@ -13,6 +13,7 @@ import copyreg
 import csv
 import dataclasses
 import datetime
+import decimal
 import enum
 import functools
 import gc
@@ -23,6 +24,7 @@ import itertools
 import operator
 import pickle
 import re
+import sqlite3
 import sys
 import types
 import typing
@@ -34,14 +36,15 @@ import numpy as np
 import pandas as pd
 
 from byref_sandbox.code.words import words
-from byref_sandbox.language import databases, logs, styles, typed
+from byref_sandbox.language import databases, getters, logs, styles, typed
 from byref_sandbox.language.calling import Functions, HostFunction
 from byref_sandbox.language.facades import Facade, facade_name
 from byref_sandbox.language.refusal import NotAllowed
-from byref_sandbox.state import drawings, helpers
+from byref_sandbox.state import drawings, helpers, remembered
 from byref_sandbox.state.builders import (
     BUILDERS,
     FIXED,
+    KINDS_OF_ARRAYS,
     LAYOUTS,
     MANAGERS,
     PAYLOADS,
@@ -51,12 +54,14 @@ from byref_sandbox.state.builders import (
 )
 from byref_sandbox.state.codes import Code, Codes, Unkept
 from byref_sandbox.state.known import MATPLOTLIB, Known, name_of_function
+from byref_sandbox.state.reader import NANS
 
 HIGH: Final = 0x5A000000
 _REFERENCE: Final = re.compile(rb"j(...)\x5a", re.DOTALL)
 """The opcode that refers to a number from HIGH on."""
 LEAF_BYTES: Final = 16 << 10
 """A buffer of this size or more is a blob of its own."""
+_WRITTEN_NANS: Final = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")
 _MAX_ROOT_TIMES: Final = 8
 _ROUNDED_BITS: Final = 8
 _MAX_TEXT_CHARS: Final = 10_000
@@ -127,6 +132,11 @@ class Sink:
         self.data = bytearray()
         self._max_bytes = self._room = max_bytes
 
+    @property
+    def room(self) -> int:
+        """How many bytes more it takes."""
+        return self._room
+
     def count(self, size: int) -> None:
         """Use some of the room. Raises TooBig."""
         self._room -= size
@@ -189,9 +199,13 @@ class Writer(pickle.Pickler):
         """Whether reading the values written since this was set to False calls methods of the code for hashes."""
         self.libraries: set[str] = set()
         """Libraries, loaded only when code needs them, of which something is in what was written since this was cleared."""
+        self._is_trial = False
+        """Whether it finds out only whether something can be written."""
         self._waiting: list[tuple[object, Callable[..., Any], object]] = []
         self._layouts: dict[type, _Layout] = {}
         self._roots: set[int] = set()
+        self._plain: dict[int, Any] = {}
+        """Of arrays of other kinds than numpy's plain one whose memory others look at: a plain array of it."""
         self._held: list[object] = []
         # References to objects that are in the memo from the start cost nothing. C accepts the memo only in this form.
         # Their number is rounded up, since all numbers after them depend on it: what did not change is to have the same bytes.
@@ -220,6 +234,10 @@ class Writer(pickle.Pickler):
             self.dump(batch)
             count += 1
         return len(self._sink.data) - begin, count
+
+    def has_nan(self) -> bool:
+        """Whether it has written what is no number by its value alone: which of these are one object is not known to a reader."""
+        return any(each in self._sink.data for each in _WRITTEN_NANS)
 
     def body(self) -> bytearray:
         """Return everything that was written. Nothing can be written afterwards."""
@@ -293,7 +311,7 @@ class Writer(pickle.Pickler):
         if self._is_mixed(kind):
             return NotImplemented
         if issubclass(kind, np.generic) and kind.__module__ == "numpy":
-            return NotImplemented
+            return self._element(obj) if issubclass(kind, np.void) else NotImplemented
         if issubclass(kind, type):
             return self._class(obj)
         if issubclass(kind, enum.Enum) and (self._is_user_class(kind) or id(kind) in known.names):
@@ -312,9 +330,7 @@ class Writer(pickle.Pickler):
     # Arrays --------------------------------------------------------------------------------------------------------------------
 
     def _array(self, array: Any) -> Any:
-        root = array
-        while (base := _base_of(root)) is not None:
-            root = base
+        root = self._root_of(array)
         if array.dtype.hasobject and array.dtype.kind != "O":
             raise Unkept("an array of records that hold objects")
         if root is not array and self._goes_along(root, array):
@@ -340,6 +356,44 @@ class Writer(pickle.Pickler):
             flat.flags.writeable = False
         raw = pickle.PickleBuffer(flat.view(np.uint8) if flat.dtype.itemsize and flat.size else flat[:0].tobytes())
         return BUILDERS["array"], (raw, array.shape, _dtype(array), order, array.flags.writeable)
+
+    def _root_of(self, array: Any) -> Any:
+        """Return the array of whose memory it is a view, or itself."""
+        root = array
+        while (base := _base_of(root)) is not None:
+            root = base
+        if type(root) is np.ndarray:
+            return root
+        if id(root) not in self._plain:
+            self._plain[id(root)] = np.ndarray.view(root, np.ndarray)
+            self._held.append(root)
+        return self._plain[id(root)]
+
+    def _of_kind(self, array: Any) -> Any:
+        """A matrix, or an array of records: an array by another name, which may look at another one's memory."""
+        if array.dtype.hasobject:
+            return NotImplemented
+        root = self._root_of(array)
+        is_root = _base_of(array) is None
+        return BUILDERS["of_kind"], (root if is_root else np.ndarray.view(array, np.ndarray), type(array))
+
+    def _element(self, record: Any) -> Any:
+        """A record of an array, whose fields are those in the array."""
+        base = record.base
+        if type(base) not in _ARRAYS or record.dtype.hasobject or record.dtype.names is None:
+            return NotImplemented
+        root = self._root_of(base)
+        offset = _address(record) - _address(root)
+        is_inside = root.flags.forc and 0 <= offset <= root.nbytes - record.dtype.itemsize
+        return (BUILDERS["element"], (root, record.dtype, offset)) if is_inside else NotImplemented
+
+    def _masked(self, array: Any) -> Any:
+        if array.dtype.hasobject or array._baseclass is not np.ndarray or array._optinfo:
+            return NotImplemented
+        mask = array._mask
+        fill = None if array._fill_value is None else array._fill_value[()]
+        how = fill, bool(array._hardmask), bool(array._sharedmask)
+        return BUILDERS["masked"], (np.ndarray.view(array, np.ndarray), None if mask is np.ma.nomask else mask, *how)
 
     def _goes_along(self, root: Any, array: Any) -> bool:
         if root.dtype.hasobject != array.dtype.hasobject or not root.flags.forc:
@@ -567,6 +621,25 @@ class Writer(pickle.Pickler):
 
     # Small ones ----------------------------------------------------------------------------------------------------------------
 
+    def _remembering(self, function: Any) -> Any:
+        """A `functools.lru_cache` with what it remembers; where that cannot be kept, it is computed again."""
+        make, arguments = BUILDERS["lru"], (function.__wrapped__, function.cache_parameters())
+        if self._is_trial or not (results := remembered.of(function)):
+            return make, arguments
+        trial = Writer(self._known, self._codes, self._space, (), (), self._sink.room, has_leaves=False)
+        trial._is_trial = True
+        try:
+            trial.write(results)
+        except Exception:  # noqa: BLE001  results may be anything
+            return make, arguments
+        return self._later(function, make, arguments, BUILDERS["fill_lru"], (results, *function.cache_info()[:2]))
+
+    def _places(self, places: Any) -> Any:
+        """What `frame.loc` and `frame.iloc` are."""
+        if places.axis is not None:
+            raise Unkept(f"{places.name} of one axis")
+        return BUILDERS["bound"], (places.obj, places.name)
+
     def _context(self, context: Any) -> Any:
         if inspect.getgeneratorstate(context.gen) != inspect.GEN_CREATED:
             raise Unkept("a context that has been entered")
@@ -643,6 +716,27 @@ class Writer(pickle.Pickler):
             return False
 
 
+class ExactWriter(Writer):
+    """A Writer that numbers what is no number, so that those which were one object are one again: a list finds its NaN only so.
+
+    Python is asked about each object, which takes as long again as all else.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._nans = {id(one): number for number, one in enumerate(NANS)}
+        self._held_nans: list[float] = []
+
+    def persistent_id(self, obj: Any) -> int | None:
+        """Called by the pickler for each object."""
+        if type(obj) is not float or obj == obj:
+            return None
+        number = self._nans.setdefault(id(obj), len(self._nans))
+        if number == len(NANS) + len(self._held_nans):
+            self._held_nans.append(obj)  # an id belongs to one object only as long as that lives
+        return number
+
+
 _HAS_DOC: Final = 0x4000000
 _FROZEN: Final = ("rv_continuous_frozen", "rv_discrete_frozen")
 _DIALECT: Final = (
@@ -666,12 +760,13 @@ _BESIDE_ARGUMENTS: Final[dict[type, tuple[str, ...]]] = {
 
 _strided: Any = np.lib.stride_tricks.as_strided(np.zeros(1))
 _STRIDED: Final = type(_strided.base)
+_ARRAYS: Final = (np.ndarray, *KINDS_OF_ARRAYS, np.ma.MaskedArray)
 
 
 def _base_of(array: Any) -> Any:
     """Return the array of whose memory another array is a view, if there is one."""
     base = array.base.base if type(array.base) is _STRIDED else array.base
-    return base if type(base) is np.ndarray else None
+    return base if type(base) in _ARRAYS else None
 
 
 def _address(array: Any) -> int:
@@ -829,7 +924,16 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     databases.Connection: Writer._connection,
     databases.Cursor: Writer._cursor,
     styles.Styler: Writer._styler,
-    functools._lru_cache_wrapper: lambda _w, f: (BUILDERS["lru"], (f.__wrapped__, f.cache_parameters())),
+    functools._lru_cache_wrapper: Writer._remembering,
+    np.ma.MaskedArray: Writer._masked,
+    **dict.fromkeys(KINDS_OF_ARRAYS, Writer._of_kind),
+    sqlite3.Row: lambda _w, row: (BUILDERS["row"], (tuple(row.keys()), tuple(row))),
+    decimal.Context: lambda _w, c: (
+        (BUILDERS["context_of_decimals"], ()) if c is decimal.getcontext() else NotImplemented
+    ),
+    getters.AttributeGetter: lambda _w, g: (BUILDERS["getter"], ("attrgetter", *getters.given(g))),
+    getters.MethodCaller: lambda _w, g: (BUILDERS["getter"], ("methodcaller", *getters.given(g))),
+    **dict.fromkeys((type(pd.DataFrame().loc), type(pd.DataFrame().iloc)), Writer._places),
     SharedValues: lambda _w, _r: (BUILDERS["values"], ()),
     re.Match: lambda _w, m: (BUILDERS["match"], (m.re, m.string, m.span(), m.pos, m.endpos)),
     zoneinfo.ZoneInfo: lambda _w, z: (BUILDERS["zone"], (_key_of(z),)),

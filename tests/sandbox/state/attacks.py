@@ -154,7 +154,7 @@ FORGED: Final[dict[str, bytes]] = {
     "an object by its class": b"(" + text("x") + b"o",
     "an extension": b"\x82\x01",
     "a persistent object": b"Pos\n",
-    "a persistent object by number": number(0) + b"Q",
+    "a persistent object by a text": text("x") + b"Q",
     "a name that is not known": known("os:system"),
     "a name that is no text": make("known", _A_LIST),
     "eval": call(known("builtins:eval"), text("1 + 1")),

@@ -140,7 +140,7 @@ FORGED: Final[dict[str, tuple[bytes, str]]] = {
     "a style of a class": (make("styler", known("pandas:DataFrame"), EMPTY, b"]"), "forged.data"),
     "a formatter with a template": (call(known("logging.Formatter")) + table(_given=values(text("{msg.__class__}"), NONE, text("{"), TRUE, NONE)) + b"b", "import logging\nh = logging.StreamHandler()\nh.setFormatter(forged)\nlogging.getLogger('x').addHandler(h)\nlogging.getLogger('x').error('a')"),
     "a formatter of another style": (call(known("logging.Formatter")) + table(_given=values(text("x"), NONE, known("json:"), TRUE, NONE)) + b"b", "import logging\nforged.format(logging.LogRecord('a', 1, 'a', 1, 'a', None, None))"),
-    "a handler that writes elsewhere": (call(known("logging.StreamHandler")) + table(_write=known("builtins:open")) + b"b", "forged"),
+    "a handler that writes elsewhere": (call(known("logging.StreamHandler")) + table(_stream=known("builtins:open")) + b"b", "forged"),
     "a window that is none": (call(known("pandas.core.window.rolling:Rolling"), _TABLE) + table(obj=known("json:"), window=text("x")) + b"b", "forged.sum()"),
     "groups by a module": (call(known("pandas.core.groupby.generic:DataFrameGroupBy"), _TABLE, known("json:")), "forged.sum()"),
     "a network of modules": (call(known("networkx.classes.graph:Graph")) + table(_adj=known("json:")) + b"b", "list(forged)"),
