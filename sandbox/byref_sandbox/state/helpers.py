@@ -60,7 +60,8 @@ def _maker(name: str) -> Callable[..., Any] | None:
 
 
 def _inner(maker: Any) -> types.CodeType:
-    return next(each for each in maker.__code__.co_consts if type(each) is types.CodeType)
+    found = (each for each in maker.__code__.co_consts if type(each) is types.CodeType)
+    return next(each for each in found if each.co_name != "__annotate__")  # which newer versions of Python add
 
 
 def _parameters(maker: Any) -> tuple[str, ...]:
