@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import copy
+import time
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from blake3 import blake3
 from material import Opener, page, prose, records
+from sqlalchemy import Connection
 
 from byref import ConfigurationError, Engine, Session, Usage
 from byref.accounting import ledger
@@ -265,3 +268,43 @@ def test_a_cost_that_nobody_pays_is_not_added_up(engine: Engine, tenant: str) ->
 def test_what_is_kept_of_a_detail_is_the_text_that_its_block_has(value: Any) -> None:
     expected = to_block(copy.deepcopy(value)).text
     assert ledger.dump(value) == expected
+
+
+def test_a_step_that_waited_for_the_lock_sees_what_its_holder_recorded(postgres_url: str) -> None:
+    """The statement that takes the step began before the holder's commit, so that by itself it sees nothing of it."""
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' "
+        "AND query LIKE 'UPDATE byref_sessions%%'"
+    )
+    call, content = b"c" * 32, b"o" * 32
+    with Engine(postgres_url, create=True) as engine, ThreadPoolExecutor(1) as threads:
+        row, database = engine.session("chat")._scope.row, engine.database
+
+        def look(connection: Connection) -> ledger.Turn:
+            return ledger.take_step(connection, row, output=(call, content))
+
+        def hold(connection: Connection) -> Any:
+            turn = look(connection)
+            about: Any = {
+                "tool": "t",
+                "content": "x",
+                "route": "inline",
+                "reason": "fits",
+                "original_tokens": 1,
+                "tokens": 1,
+            }
+            digests: Any = {"call_digest": call, "content_digest": content}
+            ledger.append(
+                connection, tenant="default", session_row=row, step=turn.step, kind="output", **about, **digests
+            )
+            waits = threads.submit(database.write, look)
+            with database.engine.connect() as other:
+                while not other.exec_driver_sql(waiting).scalar_one():
+                    other.rollback()
+                    time.sleep(0.01)
+            return turn, waits
+
+        turn, waits = database.write(hold)
+        assert (turn.step, turn.same) == (1, None)
+        assert (waits.result(60).step, waits.result().same) == (2, 1)
+        assert database.write(look).same == 1
