@@ -8,12 +8,12 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo headline test test-on test-all chaos soak conformance compat notebooks allowed lint format bench docs statements clean
+.PHONY: help demo headline test test-on test-all chaos soak conformance compat notebooks allowed lint format bench docs statements wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml hatch_build.py engine/byref/describe/_columns.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "byref needs Python 3.11 or newer; try: make PYTHON=python3.12 …")'
 	@echo "setting up $(VENV) …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -77,6 +77,10 @@ docs: $(READY) ## build the site: the pages, the README and the reference, with 
 
 statements: $(READY) ## write docs/statements.md out of the marked tests
 	@PYTHONPATH=tests $(BIN)/python -m statements
+
+wheels: $(READY) ## build wheels with the compiled part for x86-64 and aarch64 into dist, by zig
+	@UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python ziglang
+	@$(BIN)/python hatch_build.py dist
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) $(VENV)-* dist build .mypy_cache .ruff_cache .hypothesis .cache

@@ -2,6 +2,9 @@
 
 The values of one place are read together, as a column, so that C loops do the work for each value. The items of a list are read
 in chunks, which stay in the processor's cache and bound the memory of the columns.
+
+`_columns.c` is the same in C, for whole values. It is used where it was compiled, and leaves to this module what is not plain JSON;
+docs/decisions/compiled-inference.md has the reasons. What changes here changes there; a test compares them.
 """
 
 from __future__ import annotations
@@ -29,6 +32,11 @@ from byref.describe.nodes import (
     places,
 )
 from byref.describe.rows import Rows
+
+try:
+    from byref.describe import _columns as compiled
+except ImportError:  # it was installed without a compiler
+    compiled = None  # type: ignore[assignment]
 
 MAX_DEPTH: Final = 250
 """Maximum described levels of nesting. Decoders stop between 500 and 1,024, and a schema nests deeper than its value."""
@@ -94,6 +102,11 @@ class Inference:
 
         A plain value raises TooDeep only if the caller is so deep in calls that not even the last of `DEPTHS` can be read.
         """
+        if compiled is not None:
+            found = compiled.read(value, Node, self.plain, self.fold, self.deepest, MAP_KEYS, WIDE_KEYS, CHUNK)
+            if found is not None:
+                node, self.folded, self.is_cut = found
+                return node
         # How deep Python can go depends on the caller's own depth, which is not known: so fewer levels are tried in turn.
         for deepest in DEPTHS:
             node, self.deepest = Node(), min(deepest, self.deepest)

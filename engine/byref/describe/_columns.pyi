@@ -1,0 +1,14 @@
+from byref.describe.nodes import Node
+
+def read(
+    value: object,
+    made: type[Node],
+    plain: bool,
+    fold: bool,
+    deepest: int,
+    map_keys: int,
+    wide_keys: int,
+    chunk: int,
+    /,
+) -> tuple[Node, bool, bool] | None:
+    """Return a value's node, whether keys were folded, and whether places were cut; None if `columns` has to read it."""

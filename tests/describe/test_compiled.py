@@ -1,0 +1,229 @@
+"""The compiled form of inference gives the nodes that the Python form gives, and byref goes on without it."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from json_values import EVERYDAY, VALUES, nested
+
+from byref.describe import columns
+from byref.describe.columns import Inference, NotPlain, TooDeep
+from byref.describe.nodes import Node
+
+ROOT = Path(__file__).parents[2]
+
+
+def build_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Compiled of the source as it is now, whatever was installed."""
+    target = tmp_path_factory.mktemp("compiled") / "_columns.abi3.so"
+    try:
+        build_script().compile_(target, "-Werror")
+    except OSError as error:
+        pytest.skip(f"there is no compiler: {error}")
+    except subprocess.CalledProcessError as error:
+        if "Python.h" in error.stderr:
+            pytest.skip("there are no headers of Python")
+        raise AssertionError(error.stderr) from error
+    spec = importlib.util.spec_from_file_location("_columns", target)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    installed, columns.compiled = columns.compiled, module
+    yield module
+    columns.compiled = installed
+
+
+def form(node: Node | None) -> Any:
+    """All that a node says, in the order in which it says it."""
+    if node is None:
+        return None
+    said = [
+        getattr(node, name)
+        for name in Node.__slots__
+        if name not in ("as_map", "items", "members", "rest", "rest_keys")
+    ]
+    members = [(key, form(member)) for key, member in node.members.items()]
+    return (*said, list(node.rest_keys), members, form(node.items), form(node.rest))
+
+
+def read(value: object, *, plain: bool, fold: bool) -> Any:
+    inference = Inference(fold=fold, plain=plain)
+    try:
+        node = inference.read(value)
+    except (NotPlain, TooDeep) as error:
+        return str(error)
+    return form(node), bool(inference.folded), bool(inference.is_cut)
+
+
+def assert_both_agree(value: object) -> None:
+    for plain in (False, True):
+        for fold in (False, True):
+            found, module = read(value, plain=plain, fold=fold), columns.compiled
+            columns.compiled = None  # type: ignore[assignment]
+            try:
+                expected = read(value, plain=plain, fold=fold)
+            finally:
+                columns.compiled = module
+            assert found == expected
+
+
+@given(VALUES)
+def test_both_forms_read_the_same(value: object) -> None:
+    assert_both_agree(value)
+
+
+LARGE = "compatibility"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == LARGE else ()) for name in EVERYDAY]
+)
+def test_both_forms_read_everyday_values_the_same(name: str) -> None:
+    assert_both_agree(EVERYDAY[name])
+
+
+def made(random: Random, left: int) -> Any:
+    """A value of some `left` parts, with maps, arrays of several chunks, and objects that lack members."""
+    if left < 2:
+        return random.choice((None, True, 1, 2.5, "text", [], {}, math.inf if random.random() < 0.02 else 3))
+    count = min(left, random.choice((1, 2, 3, 5, 40, 60, 600, 1_200)))
+    if random.random() < 0.5:
+        return [made(random, left // count) for _ in range(count)]
+    keys = [f"id{random.randrange(2 * count + 3)}" for _ in range(count)]
+    shape = made(random, left // count)
+    return {key: shape if random.random() < 0.8 else made(random, left // count) for key in keys}
+
+
+def maps(random: Random) -> list[dict[str, Any]]:
+    """Several objects with keys that are data, of few and of many members."""
+    return [
+        {
+            f"u{random.randrange(200)}": {key: made(random, 2) for key in random.sample("abcdef", random.randrange(7))}
+            for _ in range(random.choice((3, 20, 33, 50, 90)))
+        }
+        for _ in range(random.choice((1, 2, 5, 30)))
+    ]
+
+
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 500), marks=pytest.mark.slow)], ids=["some", "many"])
+def test_both_forms_fold_the_same(seeds: range) -> None:
+    for seed in seeds:
+        random = Random(seed)
+        assert_both_agree(made(random, 3_000))
+        assert_both_agree({"x": maps(random), "y": [maps(random)]})
+
+
+def test_what_is_not_plain_is_left_to_python(compiled: Any) -> None:
+    def left(value: object, *, plain: bool = False) -> bool:
+        return compiled.read(value, Node, plain, True, 250, 32, 1_000, 512) is None
+
+    circle: list[Any] = []
+    circle.append(circle)
+    for value in ((1,), {1: 2}, [{"a": {"b": object()}}], [math.nan], {"a": [1e308, -math.inf]}, nested(300), circle):
+        assert left(value)
+        assert_both_agree(value) if value is not circle else None
+    assert not left([math.nan], plain=True)
+    assert not left(nested(300), plain=True)
+    with pytest.raises(NotPlain):
+        Inference(fold=True, plain=False).read([math.nan])
+    with pytest.raises(TooDeep):
+        Inference(fold=True, plain=False).read(circle)
+
+
+def test_others_may_change_the_value_meanwhile() -> None:
+    """They get their turn while it is read: nothing is read that is gone."""
+    value: list[Any] = [{"a": [[number, {"b": [number]}]], "c": {"d": "x"}} for number in range(60_000)]
+    done = threading.Event()
+
+    def empty() -> None:
+        while not done.is_set() and value:
+            one = value.pop()
+            one["a"].clear()
+            one.clear()
+
+    thread = threading.Thread(target=empty)
+    thread.start()
+    try:
+        node = Inference(fold=True, plain=True).read(value)
+    finally:
+        done.set()
+        thread.join()
+    assert node.items is None or set(node.items.members) <= {"a", "c"}
+
+
+def test_without_a_compiler_it_is_said_and_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = build_script()
+    said: list[str] = []
+    hook = object.__new__(script.BuildHook)
+    monkeypatch.setattr(
+        script.BuildHook, "app", type("App", (), {"display_warning": staticmethod(said.append)})(), raising=False
+    )
+    monkeypatch.setenv("CC", str(tmp_path / "no-compiler"))
+    data: dict[str, Any] = {"force_include": {}}
+    hook.initialize("standard", data)
+    hook.finalize("standard", data, "")
+    assert data == {"force_include": {}}
+    [message] = said
+    assert "optional" in message
+
+
+SANITIZED = """
+import sys
+sys.path[:0] = sys.argv[2:]
+import importlib.util
+from random import Random
+import test_compiled as tests
+from byref.describe import columns
+spec = importlib.util.spec_from_file_location("_columns", sys.argv[1])
+columns.compiled = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(columns.compiled)
+for seed in range(200):
+    tests.assert_both_agree(tests.made(Random(seed), 3_000))
+    tests.assert_both_agree({"x": tests.maps(Random(seed))})
+tests.test_what_is_not_plain_is_left_to_python(columns.compiled)
+tests.test_others_may_change_the_value_meanwhile()
+print("clean")
+"""
+
+
+@pytest.mark.slow
+def test_the_sanitizers_find_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "_columns.abi3.so"
+    try:
+        build_script().compile_(target, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"nothing is compiled with sanitizers here: {error}")
+    library = subprocess.run(
+        [os.environ.get("CC", "cc"), "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    )
+    path = [str(Path(__file__).parent), str(ROOT / "tests/support")]
+    ran = subprocess.run(
+        [sys.executable, "-c", SANITIZED, str(target), *path],
+        capture_output=True,
+        text=True,
+        env=os.environ
+        | {"LD_PRELOAD": library.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"},
+        timeout=1_200,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "clean\n"), ran.stderr[-4_000:]
