@@ -345,3 +345,19 @@ def test_code_that_means_a_function_reads_how_it_is_called(open_shop: Callable[.
     shadowed = run(session, "get_orders = get_orders('EU')\nget_orders('US')").text
     assert "`del get_orders` brings back what it was" in shadowed
     assert run(session, "del get_orders\nlen(get_orders('US'))").text == "3"
+
+
+@journaled
+def test_of_several_programs_that_wait_under_one_id_the_one_is_resumed_that_was_decided_about(
+    open_shop: Callable[..., Session], engine: Engine, tenant: str, shop: Shop
+) -> None:
+    session = open_shop()
+    [first] = run(session, "refund(1)", "c1").pending
+    [second] = run(session, "refund(2)", "c1").pending
+    assert {one.id for one in session.pending("c1")} == {first.id, second.id}
+    assert session.resume("c1", {first.id: True}).text == '{"order":1}' and shop.paid == [(1, "")]
+    without = engine.session("chat", tenant=tenant, functions=[shop.get_orders])
+    for decision in (True, False):
+        with pytest.raises(ConfigurationError, match="no function 'refund' any more"):
+            without.resume("c1", {second.id: decision})
+    assert session.resume("c1", {second.id: True}).text == '{"order":2}' and len(shop.paid) == 2

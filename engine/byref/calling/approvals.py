@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, case, select, update
 
 from byref.accounting import ledger
 from byref.artifacts.store import batched
@@ -91,6 +91,12 @@ def decide(scope: Scope, call_id: str, decisions: Mapping[str, Decision]) -> Int
                 f"decisions: {shown(id_)}: {shown(decision)}: expected True, False or changed arguments"
             )
 
+    # Providers use call ids again, so several programs may wait under one.
+    first = select(CallRow.program_id).where(
+        CallRow.session_id == scope.row, CallRow.public_id == next(iter(decisions), None)
+    )
+    decided = [case((ProgramRow.id.in_(first), 0), else_=1)] if decisions else []
+
     def work(connection: Connection) -> Interrupted:
         ledger.lock(connection, scope.row)
         program = connection.execute(
@@ -100,7 +106,7 @@ def decide(scope: Scope, call_id: str, decisions: Mapping[str, Decision]) -> Int
                 ProgramRow.call_digest == ledger.digest(call_id),
                 ProgramRow.state != "ended",
             )
-            .order_by(ProgramRow.id.desc())
+            .order_by(*decided, ProgramRow.id.desc())
             .limit(1)
         ).one_or_none()
         if program is None:
@@ -118,6 +124,8 @@ def _decide(connection: Connection, scope: Scope, program: int, id_: str, decisi
     found = connection.execute(select(*columns).where(*mine)).one_or_none()
     if found is None:
         raise ConfigurationError(f"decisions: {shown(id_)} is no call of this code")
+    if all(one.name != found.function for one in scope.functions):
+        raise ConfigurationError(f"decisions: this session has no function {found.function!r} any more: give it again")
     changed = _changed(scope, found.function, decision) if isinstance(decision, Mapping) else None
     state = "refused" if decision is False else "approved"
     if found.state != "waiting":
@@ -133,9 +141,7 @@ def _decide(connection: Connection, scope: Scope, program: int, id_: str, decisi
 def _changed(scope: Scope, name: str, arguments: Mapping[str, Any]) -> str:
     from byref.references.fitting import misfit  # imported late because jsonschema takes long to import
 
-    function = next((one for one in scope.functions if one.name == name), None)
-    if function is None:
-        raise ConfigurationError(f"decisions: this session has no function {name!r} any more")
+    function = next(one for one in scope.functions if one.name == name)
     try:
         text = json.dumps(dict(arguments), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
