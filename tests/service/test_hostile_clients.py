@@ -169,6 +169,24 @@ def test_a_server_that_is_busy_blames_no_client(
     local_house.loop.run_until_complete(work())
 
 
+@pytest.mark.slow
+def test_a_connection_outlives_the_pools_of_clients(local_house: House, tenant: str) -> None:
+    """httpx and others let go of a connection after five seconds: a server that did so, too, would lose requests on their way."""
+
+    async def work() -> None:
+        head = f"GET /v1/sessions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {local_house.token(tenant)}\r\n\r\n".encode()
+        async with served(local_house) as base:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port_of(base))
+            for pause in (12, 0):
+                writer.write(head)
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+                await reader.readuntil(b"}")
+                await asyncio.sleep(pause)
+            writer.close()
+
+    local_house.loop.run_until_complete(work())
+
+
 def test_bodies_of_another_length(local_house: House, tenant: str) -> None:
     """One that ends early makes nothing; what is behind one that is longer than it says is a request of its own, and none."""
     token = local_house.token(tenant)

@@ -31,7 +31,10 @@ cannot keep others out."""
 MAX_HEAD_BYTES = 16_384
 MAX_HEADERS = 100
 HEAD_SECONDS = 10
-"""From the start of the connection, or from the answer before, to the end of a request's headers."""
+"""From the start of the connection, or of a request, to the end of a request's headers."""
+KEPT_SECONDS = 75
+"""From an answer to the beginning of the next request: longer than clients and proxies keep a connection that is not in use, so that
+none is closed while a request is on its way."""
 LINGER_SECONDS = 5
 """For the rest of a body after its request was answered: a client that is cut off while it sends cannot read the answer."""
 STALL_SECONDS, STALL_BYTES = 20, 64 << 10
@@ -83,6 +86,7 @@ def many_files() -> Iterator[None]:
 class Stage(Enum):
     """What the server waits for on a connection."""
 
+    KEPT = "no further request came"
     HEAD = "the headers of a request did not come in time"
     BODY = "the body of a request did not come in time"
     REST = "the rest of a body that nobody wants"
@@ -90,6 +94,7 @@ class Stage(Enum):
 
 
 SECONDS = {
+    Stage.KEPT: KEPT_SECONDS,
     Stage.HEAD: HEAD_SECONDS,
     Stage.BODY: STALL_SECONDS,
     Stage.REST: LINGER_SECONDS,
@@ -175,7 +180,7 @@ class Connection(H11Protocol):
             # Each resumed write outweighs any buffer size: the number grows even if the buffer was refilled meanwhile.
             return Stage.READING, (self._resumed << 40) - unread
         if self.conn.our_state is h11.IDLE:
-            return Stage.HEAD, 0
+            return (Stage.KEPT if self.cycle is not None and not self.conn.has_begun else Stage.HEAD), 0
         if self.conn.their_state is h11.SEND_BODY:
             if self.cycle.response_complete:
                 return Stage.REST, 0
@@ -312,6 +317,7 @@ class Server(uvicorn.Server):
                 lifespan="on",
                 proxy_headers=False,
                 backlog=ACCEPTED_AT_ONCE,
+                timeout_keep_alive=KEPT_SECONDS,
                 timeout_graceful_shutdown=int(leave_seconds),
             )
         )
