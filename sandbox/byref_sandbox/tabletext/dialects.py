@@ -260,7 +260,7 @@ def _is_known(cell: str) -> bool:
 def _is_plausible(delimiter: str, width: int, share: float, first: list[str]) -> bool:
     """Whether a text that nobody said is a table may be one with this delimiter, if such a share of rows has so many cells."""
     if delimiter == " ":
-        return share == 1 and (width > 2 or all(kind_of(cell) in NUMBERS for cell in first))
+        return share == 1 and all(first[1:]) and (width > 2 or all(kind_of(cell) in NUMBERS for cell in first))
     if delimiter == ":":
         return share == 1 and width > 3
     if delimiter in ("~", "^"):

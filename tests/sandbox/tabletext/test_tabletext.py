@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from byref_sandbox.tabletext import NotATable, Recognised, Table, recognise
+from byref_sandbox.tabletext import NotATable, Recognised, Table, dialects, recognise
 from byref_sandbox.tabletext.kinds import kind_of, type_of
 
 BODY = "".join(f"{n},name {n},{n}.5,2026-01-{n:02}\n" for n in range(10, 30))
@@ -422,3 +422,29 @@ def test_padding_behind_delimiters_divides_nothing(text: str, names: str) -> Non
     assert isinstance(found, Recognised)
     (table,) = found.tables
     assert (table.format, list(table.names)) == ("delimited", names.split("|" if "|" in names else " "))
+
+
+def test_blanks_that_align_columns_divide_no_cells() -> None:
+    """Text too long to be read line by line is not cut at each of several blanks instead."""
+    assert dialects.detect(b"A  B  C\n" + b"x  1  y\n" * 40) is None
+    assert dialects.detect(b"A B C\n" + b"x 1 y\n" * 40) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "last"),
+    [
+        # duckdb#14883: a quote in the middle of a cell that no quotes stand around.
+        ("id,name,lat\n" + "1,a,0.5\n" * 1_500 + '2,5" pipe,1.5\n' + "3,c,2.5\n" * 9, 1_510, ("3", "c", "2.5")),
+        # duckdb#16251: a quote and the delimiter inside of quotes, once, behind the sample.
+        ("id,value\n" + "1,a\n" * 3_000 + '2048,""","\n', 3_001, ("2048", '",')),
+        # duckdb#6011: names of a table that has one column of text, one of numbers, one of times.
+        ("id|name|at\n" + "".join(f"{n}|Action|2006-02-15 04:46:27\n" for n in range(16)), 16, ("15", "Action", "2006-02-15 04:46:27")),
+        # duckdb#7231: numbers between tabs, without names.
+        ("".join(f"{n}\t0.05507934\t0.49858850\t0.11949249\n" for n in range(10)), 10, ("9", "0.05507934", "0.49858850", "0.11949249")),
+        # duckdb#11838: the only quotes are far behind the sample.
+        ("a,b\n" + "a,0\n" * 30_000 + '"x,y",1\n', 30_001, ("x,y", "1")),
+    ],
+)  # fmt: skip
+def test_what_others_refused_or_lost(text: str, rows: int, last: tuple[str, ...]) -> None:
+    table = table_of(text)
+    assert (table.rows, table.ragged_rows, [*table.records()][-1]) == (rows, 0, last)
