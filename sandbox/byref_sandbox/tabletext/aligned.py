@@ -86,11 +86,11 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
         ruled = _ruled(data, head, at, head[at + 1])
         if not isinstance(ruled, NotATable):
             return ruled
-        found = _read(data)  # the rule may be below the names alone
+        found = _read(data, head, at)  # the rule may be below the names alone
         return found if found is not None else ruled
     if _RULE.fullmatch(head[at].text) and len(head) > at + 2 and _RULE.fullmatch(head[at + 2].text):
         return _ruled(data, head, at + 1, head[at])
-    return _read(data)
+    return _read(data, head, at)
 
 
 class _Found(NamedTuple):
@@ -103,12 +103,12 @@ class _Found(NamedTuple):
     cutting: Cutting
 
 
-def _read(data: bytes) -> tuple[Table, ...] | None:
-    """Read a text whose parts, each of lines that follow one another, are tables, but for a few lines."""
-    beginning = next(_sections(lines_of(data[:_HEAD_BYTES])), None)
-    while beginning is not None and _header(beginning) is None:
-        beginning = next(_sections(lines_of(data[:_HEAD_BYTES], beginning[-1].end, beginning[-1].number + 1)), None)
-    if beginning is None or _found(beginning[:_SAMPLED]) is None:
+def _read(data: bytes, head: Sequence[Line], at: int) -> tuple[Table, ...] | None:
+    """Read a text whose parts, each of lines that follow one another, are tables, but for a few lines; names are in line `at`."""
+    while at and not head[at - 1].is_blank:
+        at -= 1
+    beginning = next(_sections(lines_of(data[:_HEAD_BYTES], head[at].start, head[at].number)))
+    if _found(beginning[:_SAMPLED]) is None:
         return None
     tables: list[Table] = []
     start = around = rows = 0
@@ -117,7 +117,7 @@ def _read(data: bytes) -> tuple[Table, ...] | None:
             found = _found(section)
             if found is None:
                 around += len(section)
-                if around > _AROUND and not tables:
+                if around > _AROUND + max(_AROUND * bool(tables), rows // _ROWS_FOR_A_LINE):
                     return None
                 continue
             tables.append(_made(data, start, found))
@@ -182,6 +182,8 @@ def _found(section: list[Line]) -> _Found | None:
         found = way(header, rows)
         if found is not None:
             names, cutting = found
+            if len(rows) == 1 and cutting.way == "first words":
+                return None  # any line of so many words has these
             if len(names) >= _LEAST_COLUMNS and (is_ruled or _is_evident(names, rows, cutting)):
                 return _Found(section[at], names, body, cutting)
     return None
@@ -275,7 +277,8 @@ def _is_evident(names: list[str], body: Sequence[str], cutting: Cutting) -> bool
             _QUANTITY.fullmatch(cell) or kind_of(cell) != "text" for cell in cells
         ):
             return True
-    return cutting.way != "first words" and all(_NAME.fullmatch(word) for name in names for word in name.split())
+    is_loud = all(_NAME.fullmatch(word) for name in names for word in name.split())
+    return is_loud and cutting.way != "first words" and len(rows) > 1
 
 
 # The ways to cut

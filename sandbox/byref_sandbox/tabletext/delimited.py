@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Final, NamedTuple
 
 import msgspec
@@ -114,7 +114,7 @@ def _doubt(tables: Sequence[Table], found: dialects.Found) -> NotATable | None:
     ]
     if sum(there) < 2 <= len(first.names):
         return NotATable("all of its columns but one are empty")
-    rows = list(islice(first.records(), 200))
+    rows = dialects.sample(first.source, found.dialect)
     if found.dialect.delimiter.startswith(",") and sum(any(map(_is_open, row)) for row in rows) * 2 > len(rows):
         return NotATable("its cells begin brackets that they do not end, as code does")
     typed = sum(kind.name not in ("text", "empty") for kind in first.types)
@@ -122,9 +122,7 @@ def _doubt(tables: Sequence[Table], found: dialects.Found) -> NotATable | None:
         return NotATable("it has fewer than two rows")
     if typed:
         return None
-    if len(first.names) == 2 and sum(_ENDS_CODE.match((row[-1] or "").strip()) is not None for row in rows) * 2 > len(
-        rows
-    ):
+    if len(first.names) == 2 and sum(_ENDS_CODE.match(row[-1].strip()) is not None for row in rows) * 2 > len(rows):
         return NotATable("its lines end with a comma, as a list in code does")
     if len(first.names) > 1 and first.rows > 2 and _is_quoted(first):
         return None
@@ -137,9 +135,9 @@ def _doubt(tables: Sequence[Table], found: dialects.Found) -> NotATable | None:
     return None
 
 
-def _is_open(cell: str | None) -> bool:
+def _is_open(cell: str) -> bool:
     """Whether a cell has other brackets that begin than brackets that end."""
-    return cell is not None and sum(map(cell.count, "([{")) != sum(map(cell.count, ")]}"))
+    return sum(map(cell.count, "([{")) != sum(map(cell.count, ")]}"))
 
 
 def _is_quoted(table: Table) -> bool:
