@@ -106,6 +106,7 @@ def test_sixteen_threads_fill_one_context(shared: Engine, growth: int) -> None:
     assert {"fits", "headroom"} <= set(judged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True)
 def test_usage_and_compactions_between_parallel_calls(shared: Engine) -> None:
     session = begun(shared, 2_500)

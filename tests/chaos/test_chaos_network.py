@@ -187,6 +187,7 @@ def test_scenarios(scenario: Scenario, tmp_path: Path) -> None:
     assert report.figures["acknowledged"] > 20 and report.figures["faults"] >= least, report
 
 
+@pytest.mark.slow
 def test_a_silent_store_takes_one_time_out_of_a_turn_and_comes_back(sqlite_url: str) -> None:
     """What its write may have left behind is deleted later: that would wait for another."""
     with faults_s3.bucket(1) as (proxy, opened, direct):

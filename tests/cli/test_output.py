@@ -101,6 +101,7 @@ def test_one_spinner_turns_at_a_time(run: Run, users: Path, monkeypatch: pytest.
     assert seen == ["opening the database", f"processing {users}", "opening the database", "running code_interpreter"]
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
     text = tmp_path / "long.txt"
     text.write_text("line\n" * 100_000)

@@ -120,7 +120,6 @@ def test_upgrading_again_changes_nothing(engine: Engine) -> None:
     assert structure(engine) == built
 
 
-@pytest.mark.quick_on("postgresql", "on SQLite those of test_versions race for a released database")
 def test_many_processes_may_start_on_a_new_database_at_once(empty_url: str, race: Callable[..., list[str]]) -> None:
     script = """
 from byref import db
@@ -578,6 +577,7 @@ class TestCommandLine:
         assert "BYREF_DB" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_package_finds_its_scripts_inside_itself(tmp_path: Path) -> None:
     """In a wheel the scripts are at byref/migrations, and no checkout is near."""
     shutil.copytree(CHECKOUT / "engine" / "byref", tmp_path / "byref")

@@ -39,6 +39,7 @@ def conclude(results: list[str]) -> str:
     return f"Done: {results[0]}."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "key", "base"),
     [

@@ -60,7 +60,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
         yield Addresses(place, f"http://127.0.0.1:{three}/mcp", config)
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", ["legacy", pytest.param("auto", marks=pytest.mark.slow)])
 def test_servers_at_addresses_and_processes_side_by_side(addresses: Addresses, mode: str) -> None:
     heard = Heard()
 
@@ -124,7 +124,7 @@ def test_clients_have_conversations_of_their_own(addresses: Addresses) -> None:
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", ["legacy", pytest.param("auto", marks=pytest.mark.slow)])
 def test_a_named_session_is_its_tenants_alone(addresses: Addresses, mode: str) -> None:
     named = {"x_byref_session": f"chat-{mode}"}
     given = {"ids": {"$var": "users", "jq": "map(.id)"}}

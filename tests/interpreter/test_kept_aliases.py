@@ -192,6 +192,7 @@ def test_the_database_is_sound(tmp_path: Path, sandbox: Sandbox) -> None:
     assert examine(url, deep=True).problems == ()
 
 
+@pytest.mark.slow
 def test_thousands_of_names_are_let_go_of_in_few_statements(engine: Engine, tenant: str) -> None:
     session = engine.session("many", tenant=tenant)
     session.run("gone = 'before'")

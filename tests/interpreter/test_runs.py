@@ -280,6 +280,7 @@ def test_more_names_than_a_statement_takes(stocked: Session) -> None:
     assert "name 'x' is not defined" in mistake(stocked, code[:200_000].rpartition(";")[0])
 
 
+@pytest.mark.slow
 def test_more_variables_than_the_sandbox_takes(local: Engine, tenant: str) -> None:
     session = local.session("chat", tenant=tenant, context_window=200_000)
     session.run("first = [1]")

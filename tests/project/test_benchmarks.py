@@ -57,7 +57,7 @@ TINY = {
     "state": {"SHORT_RUNS": 1, "SHORT_FRAME_RUNS": 1, "SHORT_ROWS": 1_000},
 }
 """What is smaller than in the short form, of those benchmarks that are cheap enough to be run at each test."""
-QUICK = ("offloading", "describe", "tokens")
+QUICK = ("describe", "tokens")
 """Those that a quick run runs, beside the half of the first that is about published corpora."""
 
 

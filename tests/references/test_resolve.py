@@ -97,6 +97,7 @@ def test_nothing_is_noted_where_nothing_was_handed_over(session: Session, rows: 
     assert session.ledger() == []
 
 
+@pytest.mark.slow
 def test_what_is_noted_is_bounded(session: Session, rows: Artifact) -> None:
     given = {
         "x" * 5_000: ["$rows"] * 900,

@@ -299,6 +299,7 @@ def test_what_there_is_are_variables_and_artifacts(stocked: Session, chat: Sessi
         assert refusal(stocked, named).endswith(f"{known}. Did you mean {near!r}?")
 
 
+@pytest.mark.slow
 def test_what_there_is_is_bounded_and_read_lightly(local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     session = local.session("many", tenant=tenant)
     for n in range(20):

@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     The others look at what byref makes of an output, which is done before the database is asked. Tests with a database of
     their own are about it and are taken on both, but for those marked `quick_on(database, reason)`, and in memory those that are
-    marked for it.
+    marked for it. Of a table of cases that each have an engine or a sandbox it takes some: see `_shorten`.
     """
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
@@ -46,6 +46,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         elif len(mark.args) != 1:
             raise pytest.UsageError(f"{item.nodeid}: expected postgresql(what the database decides there)")
+    _shorten(items)
+
+
+MOST = 16
+"""Cases that a quick run takes of a table, on each database, store and whatever else is a fixture."""
+
+
+def _shorten(items: list[pytest.Item]) -> None:
+    """Leave to a whole run all but some, evenly spread, of the cases of a table that each have an engine or a sandbox.
+
+    However many are added, a quick run takes no longer. Where each case stands for a wall of its own: `every_case(reason)`.
+    """
+    tables: dict[tuple[Any, ...], list[pytest.Function]] = {}
+    for item in items:
+        if not isinstance(item, pytest.Function) or not hasattr(item, "callspec") or item.get_closest_marker("slow"):
+            continue
+        fixtures = item._fixtureinfo.name2fixturedefs
+        mark = item.get_closest_marker("every_case")
+        if mark is not None and len(mark.args) != 1:
+            raise pytest.UsageError(f"{item.nodeid}: expected every_case(why each has to be taken)")
+        if mark is None and not fixtures.keys().isdisjoint(("sandbox", "postgres_server", "race")):
+            of_fixtures = [
+                (name, repr(value))
+                for name, value in item.callspec.params.items()
+                if fixtures[name][-1].func.__module__ != "_pytest.python"  # which makes one of each plain argument
+            ]
+            tables.setdefault((item.nodeid.split("[")[0], *sorted(of_fixtures)), []).append(item)
+    for cases in tables.values():
+        for place, item in enumerate(cases):
+            if len(cases) > MOST and place * MOST % len(cases) >= MOST:
+                item.add_marker(pytest.mark.slow)
 
 
 def _url(request: pytest.FixtureRequest) -> str:

@@ -76,6 +76,7 @@ def by_jq(sandbox: Sandbox) -> dict[str, list[Any]]:
     return dict(zip(PICKS, map(jsontext.decode, reply.outputs), strict=True))
 
 
+@pytest.mark.every_case("jq is asked once for all of them")
 @pytest.mark.parametrize("program", PICKS)
 def test_the_same_as_jq(by_jq: dict[str, list[Any]], program: str) -> None:
     assert as_jq(picked(program)) == as_jq(by_jq[program])

@@ -499,6 +499,7 @@ HOSTILE: list[tuple[str, Callable[[], bytes], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.every_case("each breaks a reader in a way of its own")
 @pytest.mark.parametrize(("data", "reason"), [each[1:] for each in HOSTILE], ids=[each[0] for each in HOSTILE])
 def test_hostile_bytes_end_with_a_reason(sandbox: Sandbox, data: Callable[[], bytes], reason: str) -> None:
     found = sandbox.tables(data(), limits=LIMITS)

@@ -106,7 +106,7 @@ def measured(place: Path, route: str, code: str) -> tuple[int, str]:
     return mib, told
 
 
-@pytest.mark.slow  # quick tests of replies bound what makes each of these
+@pytest.mark.slow  # what each is made of is weighed and bounded by quick tests of replies
 @pytest.mark.parametrize("name", WORST)
 def test_no_result_takes_more_of_the_host_than_a_small_multiple_of_its_bytes(tmp_path: Path, name: str) -> None:
     route, code, expected = WORST[name]

@@ -68,6 +68,7 @@ def attack(sandbox: Sandbox, ground: Path, port: int) -> Attack:
     return run
 
 
+@pytest.mark.every_case("each asks the kernel for something else")
 @pytest.mark.parametrize("name", sampled(list(ATTACKS), 3))
 def test_an_attack_has_no_effect(sandbox: Sandbox, attack: Attack, name: str) -> None:
     root = sandbox.start()._root

@@ -105,6 +105,7 @@ ENGINES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [ENGINES[::3], pytest.param(ENGINES, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_optional_packages_of_pandas_do_inside_what_they_do_outside(sandbox: Sandbox, calls: tuple[str, ...]) -> None:
     lines = "\n".join(f"found[{call!r}] = attempt(lambda: {call})" for call in calls)

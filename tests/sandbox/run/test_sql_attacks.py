@@ -284,6 +284,7 @@ def open_ground(folder: Path) -> dict[str, Any]:
     return outside(_OPEN_GROUND, folder)
 
 
+@pytest.mark.every_case("each is a way of its own to a file")
 @pytest.mark.parametrize("query", READS)
 def test_nothing_is_read(sql: Sql, folder: Path, open_ground: dict[str, Any], query: str) -> None:
     attack = filled(query, folder)
@@ -309,6 +310,7 @@ def test_the_settings_alone_hold_as_well(folder: Path, open_ground: dict[str, An
     assert not (folder / "target").exists()
 
 
+@pytest.mark.every_case("each is a statement of its own")
 @pytest.mark.parametrize("query", sampled(REFUSED, 3))
 def test_nothing_is_set_loaded_changed_or_told(sql: Sql, query: str) -> None:
     outcome = sql(query, VARIABLES)

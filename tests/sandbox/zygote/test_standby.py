@@ -274,6 +274,7 @@ def test_a_table_of_absurd_width_keeps_no_zygote_busy(breakable: Sandbox, code: 
     assert breakable.run("len(wide)", data, session="wide").value == 5_000
 
 
+@pytest.mark.slow
 def test_many_tables_of_one_call_keep_no_zygote_busy(breakable: Sandbox) -> None:
     """Little JSON, each table slow to make: what is beyond the call's budget is made under its limits."""
     row = json.dumps([{f"c{number}": number for number in range(900)}]).encode()

@@ -94,6 +94,7 @@ def test_a_descriptor_the_host_left_open_does_not_reach_a_run(host: list[str]) -
     assert host[1] == "[{}]"
 
 
+@pytest.mark.slow
 def test_more_data_than_there_are_descriptors_is_refused_and_the_root_lives(breakable: Sandbox) -> None:
     many = {f"v{number}": Data(f"many {number}", lambda: b"1") for number in range(4_200)}
     code = f"sum([{','.join(many)}])"
