@@ -90,7 +90,8 @@ class Clock:
 
 
 def _reads_a_clock(module: ModuleType) -> bool:
-    return module.__file__ is not None and "datetime.now(" in Path(module.__file__).read_text()
+    file = module.__file__ or ""
+    return file.endswith(".py") and "datetime.now(" in Path(file).read_text()
 
 
 class Keeper:

@@ -40,6 +40,8 @@ except ImportError:  # it was installed without a compiler
 
 MAX_DEPTH: Final = 250
 """Maximum described levels of nesting. Decoders stop between 500 and 1,024, and a schema nests deeper than its value."""
+FRAMES: Final = 2
+"""Calls that reading one level takes in Python, and at most as many take those who read the nodes."""
 DEPTHS: Final = (MAX_DEPTH, 100, 30)
 """Depths to try in turn: if the caller is already deep in calls, Python's stack may have no room for the first."""
 CHUNK: Final = 512
@@ -102,11 +104,9 @@ class Inference:
 
         A plain value raises TooDeep only if the caller is so deep in calls that not even the last of `DEPTHS` can be read.
         """
-        if compiled is not None:
-            found = compiled.read(value, Node, self.plain, self.fold, self.deepest, MAP_KEYS, WIDE_KEYS, CHUNK)
-            if found is not None:
-                node, self.folded, self.is_cut = found
-                return node
+        if compiled is not None and (found := self._compiled(value)) is not None:
+            node, self.folded, self.is_cut = found
+            return node
         # How deep Python can go depends on the caller's own depth, which is not known: so fewer levels are tried in turn.
         for deepest in DEPTHS:
             node, self.deepest = Node(), min(deepest, self.deepest)
@@ -118,6 +118,22 @@ class Inference:
             else:
                 break
         return node
+
+    def _compiled(self, value: object) -> tuple[Node, bool, bool] | None:
+        """Return what the compiled form reads: the node, whether keys were folded, places cut; None if Python has to read the value.
+
+        It needs no calls of Python's, but those who read its nodes do: so it goes no deeper than there is room for.
+        """
+        assert compiled is not None
+        read = None
+        for deepest in reversed(DEPTHS):
+            if not _has_room(FRAMES * deepest):
+                break
+            levels = min(deepest, self.deepest)
+            read = compiled.read(value, Node, self.plain, self.fold, levels, MAP_KEYS, WIDE_KEYS, CHUNK)
+            if read is None or not read[2]:
+                break
+        return read
 
     def add(self, node: Node, column: Sequence[Any], depth: int) -> None:
         """Read further values of a place at this depth. Pass the elements of an array by `CHUNK`. Raises like `read`."""
@@ -290,6 +306,20 @@ def may_be_folded(node: Node) -> bool:
     if some and len(node.members) > WIDE_KEYS:
         return True
     return any(sum(bool(kinds & kind) for kinds in some) > MAP_KEYS for kind in (OBJECT, ARRAY))
+
+
+def _has_room(calls: int) -> bool:
+    """Tell whether Python's stack has room for so many calls."""
+    try:
+        _call(calls)
+    except RecursionError:
+        return False
+    return True
+
+
+def _call(more: int) -> None:
+    if more:
+        _call(more - 1)
 
 
 def _check_key(key: object) -> None:

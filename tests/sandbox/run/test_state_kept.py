@@ -136,7 +136,7 @@ def test_definitions_of_another_version_are_defined_again(sandbox: Sandbox) -> N
     [
         ("x = (i for i in [])", "a generator"),
         ("x = [n for n in [iter({1: 2})]]", "an open iterator"),
-        ("import operator\nx = operator.attrgetter('a')", "of a library"),
+        ("x = [open('a', 'w')]", "an open file"),
     ],
 )
 def test_what_could_not_be_kept_is_named(sandbox: Sandbox, code: str, reason: str) -> None:
