@@ -28,7 +28,9 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+|^Time: +..:..:..", re.MULTILINE)
 DRAWN, DEPTH = 20, 2
 """How many parts of a value are looked at for those of figures, and how deep."""
 SECONDS = 5
-"""How long a cell may take."""
+"""How long a cell may take, of a processor's time: on a busy machine as on an idle one."""
+WAITING_SECONDS = 120
+"""How long it may take by the clock, if it waits."""
 _PRELOADED = (
     "pandas",
     "numpy",
@@ -136,22 +138,28 @@ def cells_of(notebook: dict[str, Any], *, ipython: bool = False) -> list[list[An
     shell = InIPython() if ipython else Plain(vars(module))
     shell.run("import numpy as np, pandas as pd")  # in a session they are always there
     found: list[list[Any]] = []
-    signal.signal(signal.SIGALRM, _stop)
+    for each in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(each, _stop)
     for code in notebook["cells"]:
         output, error, value = io.StringIO(), None, ""
         figures[0] = 0
         try:
-            signal.alarm(SECONDS)
+            _allow(SECONDS, WAITING_SECONDS)
             with contextlib.redirect_stdout(output):
                 made = shell.run(code)
-            signal.alarm(0)
+            _allow(0, 0)
             value = value_of(None if is_drawing(made) or QUIET.search(code) else made)
         except BaseException as raised:
-            signal.alarm(0)
+            _allow(0, 0)
             error = type(raised).__name__
         show()
         found.append([error, _ADDRESS.sub("0x", output.getvalue()), value, figures[0]])
     return found
+
+
+def _allow(seconds: float, waiting: float) -> None:
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, waiting)
 
 
 def _stop(*_: object) -> None:

@@ -50,6 +50,13 @@ a.append(2)
 view[0] = 5.0
 [step(), b["a"] is a, order.add(1), float(array[0]), round(float(np.random.rand()), 6), pd.get_option("display.precision"), len(frame)]
 """
+ADDRESSES = """
+rng = np.random.default_rng(0)
+draws = {"rng": rng, "n": 2}
+times = {counter: 1.5}
+stream = np.random.RandomState(0)
+"""
+"""Names whose values have a repr and no other text."""
 FOUND = [2, True, 3, 5.0, 0.076308, 3, 20_000]
 
 
@@ -160,7 +167,7 @@ def test_another_version_takes_text_and_data(tmp_path: Path) -> None:
     """After an upgrade of Python or of a library, between two calls."""
     url = f"sqlite:///{tmp_path}/upgrade.db"
     with Engine(url) as engine:
-        engine.session("chat").run(SETUP)
+        engine.session("chat").run(f"{SETUP}{ADDRESSES}")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONDONTWRITEBYTECODE", "1")
         _pretend_upgrade(url)
@@ -169,7 +176,10 @@ def test_another_version_takes_text_and_data(tmp_path: Path) -> None:
         content = ask(session, "[counter()(), Order(1).add(1), a, b, len(frame), order]")
         assert content.startswith("[1,2,[1],{")
         assert "[lost: " in content and "kept by another version of Python or its libraries" in content
-        assert "step" in content.partition("[lost: ")[2]
+        lost = content.partition("[lost: ")[2]
+        assert all(name in lost for name in ("step", "rng", "draws", "times", "stream"))
+        assert "NameError" in ask(session, "rng") and "'rng' was not kept: kept by another" in ask(session, "rng.random()")
+        assert all("NameError" in ask(session, name) for name in ("draws", "times", "stream"))
         again = ask(session, "[counter()(), a, len(frame)]")
         assert again == "[1,[1],20000]"
         assert "'step' was not kept: kept by another version" in ask(session, "step()")

@@ -65,6 +65,8 @@ _WRITTEN_NANS: Final = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")
 _MAX_ROOT_TIMES: Final = 8
 _ROUNDED_BITS: Final = 8
 _MAX_TEXT_CHARS: Final = 10_000
+_compile: Final[Any] = vars(re)["_compile"]
+_FLAGS_IN_TEXT: Final = re.compile(r"\A(?:\(\?[aiLmsux]+\))*")
 _QUERY_VARIABLE: Final = re.compile(r"@\s*([^\W\d]\w*)")
 _SMALL_ROOT_BYTES: Final = 1 << 20
 """An array that is a view of a part of a larger one is written with the larger one, unless that is larger than this and so many
@@ -935,6 +937,7 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     getters.MethodCaller: lambda _w, g: (BUILDERS["getter"], ("methodcaller", *getters.given(g))),
     **dict.fromkeys((type(pd.DataFrame().loc), type(pd.DataFrame().iloc)), Writer._places),
     SharedValues: lambda _w, _r: (BUILDERS["values"], ()),
+    re.Pattern: lambda _w, p: (_compile, (p.pattern, _given_flags(p))),
     re.Match: lambda _w, m: (BUILDERS["match"], (m.re, m.string, m.span(), m.pos, m.endpos)),
     zoneinfo.ZoneInfo: lambda _w, z: (BUILDERS["zone"], (_key_of(z),)),
     typed.array: lambda _w, a: (BUILDERS["typed"], (a.typecode, real_array.array.tobytes(a._items))),
@@ -954,6 +957,15 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
         for kind, name in _DICT_VIEWS.items()
     },
 }
+
+
+def _given_flags(pattern: re.Pattern[Any]) -> int:
+    """Return the flags that code gave with a pattern: by them `re` finds the pattern when the code compiles it once more."""
+    text: Any = pattern.pattern
+    is_text = isinstance(text, str)
+    begin: Any = _FLAGS_IN_TEXT.match(text if is_text else text.decode("latin-1"))
+    implied = {re.RegexFlag[letter.upper()] for letter in {*begin[0]} - {*"(?)"}} | ({re.UNICODE} if is_text else set())
+    return int(pattern.flags & ~functools.reduce(operator.or_, implied, 0))
 
 
 def _key_of(zone: zoneinfo.ZoneInfo) -> str:

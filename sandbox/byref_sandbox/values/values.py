@@ -273,7 +273,7 @@ _STEPS: Final[tuple[tuple[Any, Callable[[Any], object]], ...]] = (
     (pd.Index, lambda v: column_of(v.to_series()) if v.nlevels == 1 else [list(label) for label in v]),
     (pd.api.extensions.ExtensionArray, lambda v: column_of(pd.Series(v))),
     ((pd.Timestamp, pd.Timedelta), lambda v: v.isoformat()),
-    ((pd.Period, pd.Interval, complex, np.random.Generator), str),
+    ((pd.Period, pd.Interval, complex), str),
     (int, int),
     (float, float),
     (re.Pattern, lambda v: v.pattern),
@@ -316,7 +316,10 @@ def _key(key: object) -> str:
         return str(np.datetime_as_string(key))
     if isinstance(key, datetime.datetime | datetime.date):
         return key.isoformat()
-    return str(key)
+    text = str(key)
+    if text.startswith("<") and " at 0x" in text:  # an address says nothing to a later reader
+        raise NotData(f"a key that is {_article(type(key).__name__)} is no data")
+    return text
 
 
 def _nested(flat: Iterable[object], shape: tuple[int, ...]) -> object:
