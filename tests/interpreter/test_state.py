@@ -178,7 +178,9 @@ def test_another_version_takes_text_and_data(tmp_path: Path) -> None:
         assert "[lost: " in content and "kept by another version of Python or its libraries" in content
         lost = content.partition("[lost: ")[2]
         assert all(name in lost for name in ("step", "rng", "draws", "times", "stream"))
-        assert "NameError" in ask(session, "rng") and "'rng' was not kept: kept by another" in ask(session, "rng.random()")
+        assert "NameError" in ask(session, "rng") and "'rng' was not kept: kept by another" in ask(
+            session, "rng.random()"
+        )
         assert all("NameError" in ask(session, name) for name in ("draws", "times", "stream"))
         again = ask(session, "[counter()(), a, len(frame)]")
         assert again == "[1,[1],20000]"

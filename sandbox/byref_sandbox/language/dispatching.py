@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from byref_sandbox.language.refusal import NotAllowed
@@ -18,22 +18,31 @@ class _Dispatcher:
             raise TypeError(f"{func!r} is not callable or a descriptor")
         self._function = func
         self._kinds: dict[Any, Any] = {}
-        self._found: Callable[[type], Any] | None = None
+        self._made: Any = None
         for name in ("__name__", "__qualname__", "__doc__"):
             if type(text := getattr(func, name, None)) is str:
                 self.__dict__[name] = text
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_found": None}
+        return self.__dict__ | {"_made": None}
+
+    @property
+    def _real(self) -> Any:
+        if self._made is None:
+            self._made = functools.singledispatch(self._function)
+            for kind, function in self._kinds.items():
+                self._made.register(kind, function)
+        return self._made
+
+    @property
+    def registry(self) -> Mapping[Any, Any]:
+        """The functions by class."""
+        found: Mapping[Any, Any] = self._real.registry
+        return found
 
     def dispatch(self, cls: type) -> Any:
         """Return the function for a class."""
-        if self._found is None:
-            real = functools.singledispatch(self._function)
-            for kind, function in self._kinds.items():
-                real.register(kind, function)
-            self._found = real.dispatch
-        return self._found(cls)
+        return self._real.dispatch(cls)
 
     def register(self, cls: Any, method: Any = None) -> Any:
         """Register a function for a class; of a function alone the class is the annotation of its first parameter."""
@@ -45,7 +54,7 @@ class _Dispatcher:
                 raise NotAllowed("register() needs a class here", "write @function.register(int)")
             cls, method = given, cls
         functools.singledispatch(self._function).register(cls, method)  # says what is wrong with them
-        self._kinds[cls], self._found = method, None
+        self._kinds[cls], self._made = method, None
         return method
 
 

@@ -288,7 +288,8 @@ def _import_hint(error: ImportError, known: Known, modules: Mapping[str, Facade]
         names = f"{top} has: {listed(dir(modules[top]))}"
         return facade_hints(modules[top]).get(inner.partition(".")[0], names)
     if found is None:
-        there = sorted(name for name in modules if name[0] != "_" and ("." in module or "." not in name))
+        importable = {*modules, *LIBRARIES}
+        there = sorted(name for name in importable if name[0] != "_" and ("." in module or "." not in name))
         near = difflib.get_close_matches(module, there, 3, 0.0)
         others = [name for name in known.allowed if name not in near]
         also = f"; there is also: {listed(others)}" if others else ""

@@ -144,6 +144,10 @@ class _Archive(zipfile.ZipFile):
         """Nothing is left to close: the archive lies in memory."""
 
 
+class NotKept(Exception):
+    """A session cannot keep it; the message says why."""
+
+
 class _Unclosed:
     """An archive that is being written. Python closes a forgotten one when it is deleted, here that is when its file is read."""
 
@@ -182,6 +186,25 @@ def _zip_file(files: Files) -> type:
                 files.write(file, b"")
                 self._unclosed = _Unclosed(name_of(file), self.close)
                 files.remember(self._unclosed)
+
+        def _parts(self) -> tuple[Any, ...]:
+            """What a session keeps of it; raise NotKept of one that is being written."""
+            if self.mode != "r" and self._zip.fp is not None:
+                raise NotKept("an archive that is not closed")
+            how = self.mode, self.filename, self.compression, self._zip.pwd, self._zip.fp is not None
+            return self._buffer.getvalue(), *how
+
+        @classmethod
+        def _of(cls, data: bytes, mode: str, filename: Any, compression: int, pwd: Any, is_open: bool) -> Self:
+            """Make one of its parts."""
+            made = cls.__new__(cls)
+            made._buffer, made._target = io.BytesIO(data), None
+            made._zip = _Archive(made._buffer)
+            made._zip.pwd = pwd
+            made.mode, made.filename, made.compression = mode, filename, compression
+            if not is_open or mode != "r":
+                made._zip.close()
+            return made
 
         @property
         def comment(self) -> bytes:

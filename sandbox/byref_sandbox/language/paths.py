@@ -64,6 +64,9 @@ def path_class(files: Files) -> type[PurePosixPath]:
     class Path(PurePosixPath):
         __slots__ = ()
 
+        def __repr__(self) -> str:
+            return f"PosixPath({self.as_posix()!r})"
+
         def open(self, mode: str = "r", *arguments: Any, **options: Any) -> TextFile | BinaryFile:
             return files.open(self, mode, *arguments, **options)
 

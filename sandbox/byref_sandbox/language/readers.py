@@ -9,8 +9,8 @@ import functools
 import importlib
 import io
 import mimetypes
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 from xml.etree import ElementTree
 
 from byref_sandbox.code.words import words
@@ -53,6 +53,30 @@ def _parsers(files: Files, guards: Guards) -> dict[str, object]:
         guards.writable_attributes[cls] = words("optionxform")
         made[name] = cls
     return made
+
+
+_OPTIONS: Final = (
+    *("delimiters", "comment_prefixes", "inline_comment_prefixes", "strict", "allow_no_value"),
+    *("empty_lines_in_values", "interpolation"),
+)
+
+
+def parts_of_parser(parser: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """Return the options with which a parser was made, and what is in it."""
+    held = vars(parser)
+    options = {name: held[f"_{name}"] for name in _OPTIONS} | {"default_section": parser.default_section}
+    sections = {name: dict(section) for name, section in held["_sections"].items()}
+    return options, (dict(held["_defaults"]), sections, held.get("optionxform"))
+
+
+def fill_parser(parser: Any, defaults: Mapping[str, Any], sections: Mapping[str, Any], transform: Any) -> None:
+    """Give a new parser what was in one."""
+    parser._defaults.update(defaults)
+    for name, section in sections.items():
+        parser._sections[name] = dict(section)
+        parser._proxies[name] = configparser.SectionProxy(parser, name)
+    if transform is not None:
+        parser.optionxform = transform
 
 
 def _trees(files: Files, guards: Guards) -> dict[str, object]:

@@ -31,7 +31,7 @@ import pandas as pd
 from pandas.tseries import holiday
 
 from byref_sandbox.functions import MAX_NAME_CHARS
-from byref_sandbox.language import arrays, databases, names, styles, typed
+from byref_sandbox.language import arrays, databases, names, readers, styles, typed
 from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.language.policy import Language
 from byref_sandbox.state import drawings, helpers, remembered
@@ -54,6 +54,8 @@ LAYOUTS: Final[Mapping[type, tuple[str, ...]]] = {
     datetime.tzinfo: (),
 }
 """The other base classes, with the attributes from which an instance is made."""
+PARSERS: Final = ("ConfigParser", "RawConfigParser")
+"""Of configparser."""
 FUNCTIONS: Final = "functions:"
 """How the names of the host's functions begin."""
 SMALL_BYTES: Final = 16 << 10
@@ -174,6 +176,26 @@ class Builders:
         if type(file) is not io.StringIO:
             raise Unkept("a csv.writer into something else than text")
         return self._facades["csv"].writer(file, **options)
+
+    def archive(self, *parts: Any) -> Any:
+        """Make a `zipfile.ZipFile` over a copy of its bytes."""
+        return self._facades["zipfile"].ZipFile._of(*parts)
+
+    def parser(self, name: str, options: dict[str, Any]) -> Any:
+        """`configparser.ConfigParser` and `RawConfigParser`."""
+        if name not in PARSERS:
+            raise Unkept("no parser of settings")
+        return vars(self._facades["configparser"])[name](**options)
+
+    def fill_parser(self, parser: Any, state: tuple[Any, ...]) -> None:
+        """Give a parser its sections."""
+        if type(parser) not in [vars(self._facades["configparser"])[name] for name in PARSERS]:
+            raise Unkept("no parser of settings")
+        readers.fill_parser(parser, *state)
+
+    def decoder(self, options: dict[str, Any]) -> Any:
+        """`json.JSONDecoder`."""
+        return self._facades["json"].JSONDecoder(**options)
 
     def connection(self, level: str | None, types: int, *parts: Any) -> Any:
         """`sqlite3.connect(":memory:")`, and what was in the database."""
@@ -600,6 +622,10 @@ class Builders:
             elif type(held) is SharedValues:
                 each.refs = held
                 held.add_reference(each)
+
+    def intervals(self, left: Any, right: Any, closed: str) -> Any:
+        """Make pandas' array of intervals. It checks the ends."""
+        return pd.arrays.IntervalArray.from_arrays(left, right, closed)  # type: ignore[arg-type]
 
     def typed(self, code: str, data: bytes) -> Any:
         """The language's `array.array`."""

@@ -41,6 +41,7 @@ TAKEN_APART: Final = {
     "byref_sandbox.language.spreadsheets": "ExcelFile",
     "byref_sandbox.language.locks": """Queue PriorityQueue LifoQueue Lock Event Semaphore BoundedSemaphore Condition Barrier
         _Waiters""",
+    "configparser": "Interpolation BasicInterpolation ExtendedInterpolation",
     "contextlib": "nullcontext suppress",
     "csv": "DictWriter",
     "datetime": "datetime date time timedelta timezone",
@@ -52,6 +53,8 @@ TAKEN_APART: Final = {
     "functools": "partial",
     "io": "StringIO BytesIO",
     "ipaddress": "IPv4Address IPv6Address IPv4Network IPv6Network IPv4Interface IPv6Interface",
+    "json": "JSONEncoder",
+    "logging": "LogRecord",
     "operator": "itemgetter",
     "pathlib": "PurePosixPath PureWindowsPath",
     "random": "Random",
@@ -64,7 +67,9 @@ TAKEN_APART: Final = {
         ForwardRef""",
     "typing ": "_UnionGenericAlias" if sys.version_info < (3, 14) else "",  # since then a union is a types.UnionType
     "uuid": "UUID",
+    "warnings": "WarningMessage",
     "xml.etree.ElementTree": "Element QName",
+    "zipfile": "ZipInfo",
     "numpy": "dtype matrix recarray poly1d vectorize",
     "numpy.char": "chararray",
     "numpy.ma": "MaskedArray",

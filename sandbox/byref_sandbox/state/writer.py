@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array as real_array
 import collections
+import configparser
 import contextlib
 import copyreg
 import csv
@@ -21,6 +22,7 @@ import importlib
 import inspect
 import io
 import itertools
+import json
 import operator
 import pickle
 import re
@@ -36,7 +38,7 @@ import numpy as np
 import pandas as pd
 
 from byref_sandbox.code.words import words
-from byref_sandbox.language import databases, getters, logs, styles, typed
+from byref_sandbox.language import databases, getters, logs, packed, readers, styles, typed
 from byref_sandbox.language.calling import Functions, HostFunction
 from byref_sandbox.language.facades import Facade, facade_name
 from byref_sandbox.language.refusal import NotAllowed
@@ -47,6 +49,7 @@ from byref_sandbox.state.builders import (
     KINDS_OF_ARRAYS,
     LAYOUTS,
     MANAGERS,
+    PARSERS,
     PAYLOADS,
     SharedValues,
     check_names,
@@ -290,6 +293,8 @@ class Writer(pickle.Pickler):
         if kind is np.ndarray:
             return self._array(obj)
         if (reduce := _REDUCERS.get(kind)) is not None:
+            return reduce(self, obj)
+        if (reduce := _REDUCERS_BY_NAME.get(known.names.get(id(kind), ""))) is not None:
             return reduce(self, obj)
         if kind in self._layouts:  # of which there may be many
             return self._instance(obj, kind)
@@ -692,6 +697,25 @@ class Writer(pickle.Pickler):
         except databases.NotKept as error:
             raise Unkept(str(error)) from error
 
+    def _archive(self, archive: Any) -> Any:
+        try:
+            return BUILDERS["archive"], archive._parts()
+        except packed.NotKept as error:
+            raise Unkept(f"{error}: close it") from error
+
+    def _parser(self, parser: Any) -> Any:
+        if parser.converters.keys() != configparser.RawConfigParser().converters.keys():
+            raise Unkept("a parser with converters of its own")
+        options, state = readers.parts_of_parser(parser)
+        arguments = type(parser).__name__, options
+        return BUILDERS["parser"], arguments, state, None, None, BUILDERS["fill_parser"]
+
+    def _decoder(self, decoder: Any) -> Any:
+        options = {name: getattr(decoder, name) for name in _OF_DECODER}
+        if options["parse_constant"] == json.JSONDecoder().parse_constant:
+            del options["parse_constant"]
+        return BUILDERS["decoder"], (options,)
+
     def _distribution(self, frozen: Any) -> Any:
         """Compiled code and functions made of text are in it, so its parameters are written."""
         dist = frozen.dist
@@ -739,6 +763,7 @@ class ExactWriter(Writer):
         return number
 
 
+_OF_DECODER: Final = ("object_hook", "parse_float", "parse_int", "parse_constant", "strict", "object_pairs_hook")
 _HAS_DOC: Final = 0x4000000
 _FROZEN: Final = ("rv_continuous_frozen", "rv_discrete_frozen")
 _DIALECT: Final = (
@@ -883,7 +908,8 @@ def _description(obj: object, kind: type) -> str:
     if kind is Facade:
         return f"the module {facade_name(obj)}"  # type: ignore[arg-type]
     name = _name_of(kind)
-    module = str(type.__dict__["__module__"].__get__(kind)).partition(".")[0]
+    module = type.__dict__["__module__"].__get__(kind)
+    module = module.partition(".")[0] if isinstance(module, str) else "a library"  # of a compiled one it may be no text
     if "iterator" in name or module == "itertools":
         return "an open iterator: make a list of it"
     if module == "matplotlib":
@@ -951,12 +977,22 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
         BUILDERS["field"],
         ((f.default, f.default_factory, f.init, f.repr, f.hash, f.compare, f.kw_only, dict(f.metadata)),),
     ),
+    pd.arrays.IntervalArray: lambda _w, i: (BUILDERS["intervals"], (i._left, i._right, i.closed)),
+    configparser.SectionProxy: lambda _w, s: (operator.getitem, (s.parser, s.name)),
+    json.JSONDecoder: Writer._decoder,
     Code: lambda _w, c: (BUILDERS["code"], tuple(c)),
     **{
         kind: lambda _w, v, name=name: (BUILDERS["dict_view"], (gc.get_referents(v)[0], name))  # type: ignore[misc]
         for kind, name in _DICT_VIEWS.items()
     },
 }
+
+
+_REDUCERS_BY_NAME: Final[dict[str, Callable[[Writer, Any], Any]]] = {
+    "zipfile.ZipFile": Writer._archive,
+    **{f"configparser.{name}": Writer._parser for name in PARSERS},
+}
+"""Of classes that each language makes for itself."""
 
 
 def _given_flags(pattern: re.Pattern[Any]) -> int:

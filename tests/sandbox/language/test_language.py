@@ -257,6 +257,7 @@ def test_refusals_name_construct_and_line(
         ("pd.read_csv('users.csv')", "NotAllowed", 1, "pd.read_csv(io.StringIO(text)); the data is in: frame, users"),
         ("import requests", "ModuleNotFoundError", 1, "there is no network; the data is in: frame, users"),
         ("import nonesuch", "ModuleNotFoundError", 1, "the nearest modules there are: "),
+        ("import sklern", "ModuleNotFoundError", 1, "the nearest modules there are: sklearn"),
         (
             "from json import codecs",
             "ImportError",
