@@ -215,6 +215,7 @@ class Engine:
                     tenant, opened.learned_through, effective, self._functions_with(functions)
                 ),
                 learning=self._learning,
+                learned_through=opened.learned_through,
             )
         )
 
@@ -262,23 +263,27 @@ class Engine:
     ) -> tuple[Function, ...]:
         """Return functions with what the session sees of what they return, where nobody says it."""
         unsaid = tuple(one.name for one in functions if one.returns is None)
-        if not unsaid:
-            return functions
-        key = tenant, through or 0, unsaid
+        found = self._seen(tenant, through, policy, unsaid) if unsaid else {}
+        return tuple(
+            one if (schema := found.get(one.name)) is None else replace(one, learned=schema) for one in functions
+        )
+
+    def _seen(
+        self, tenant: str, through: int | None, policy: Policy, tools: tuple[str, ...]
+    ) -> dict[str, dict[str, Any] | None]:
+        """Return what a session sees of what tools return, by tool."""
+        key = tenant, through or 0, tools
         known = self._learned.get(key)
         if known is None:
             known = (
                 {}
                 if through is None
-                else self._database.read(lambda connection: learned(connection, tenant, unsaid, through))
+                else self._database.read(lambda connection: learned(connection, tenant, tools, through))
             )
             if len(self._learned) >= MAX_LEARNED:
                 self._learned.clear()
             self._learned[key] = known
-        found = {name: _seeded(policy, name, known.get(name)) for name in unsaid}
-        return tuple(
-            one if (schema := found.get(one.name)) is None else replace(one, learned=schema) for one in functions
-        )
+        return {name: _seeded(policy, name, known.get(name)) for name in tools}
 
     def _is_offered(self, tool: Tool) -> bool:
         if not tool.is_installed():

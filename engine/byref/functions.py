@@ -178,8 +178,12 @@ class Function:
         required = [name for name in self.parameters.get("required", ()) if name in properties]
         order = sorted(properties, key=lambda name: name not in required)
         by_place = order if self.positional is None else [*self.positional]
-        made = [Parameter(name, "either", name in required) for name in by_place]
-        made += [Parameter(name, "keyword", name in required) for name in order if name not in by_place]
+        made = [Parameter(name, "either", name in required, _default(properties[name])) for name in by_place]
+        made += [
+            Parameter(name, "keyword", name in required, _default(properties[name]))
+            for name in order
+            if name not in by_place
+        ]
         odd = [one.name for one in made if not (one.name.isidentifier() and not keyword.iskeyword(one.name))]
         made = [one for one in made if one.name not in odd]
         if odd or self.parameters.get("additionalProperties", False):
@@ -352,6 +356,12 @@ def _is_json(value: object) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     return True
+
+
+def _default(schema: object) -> list[Any]:
+    """Return the default that a schema gives; code is not told of a long one."""
+    default = [schema["default"]] if isinstance(schema, Mapping) and "default" in schema else []
+    return default if _is_json(default) and len(json.dumps(default)) <= _MAX_WORDS_CHARS else []
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Annotated, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -50,6 +50,8 @@ class Parameter(msgspec.Struct, frozen=True, array_like=True):
     name: str
     kind: ParameterKind = "either"
     is_required: bool = True
+    default: list[Any] = []
+    """What it is if it is not given, where that is known: one value of JSON."""
 
 
 class Stub(msgspec.Struct, frozen=True):

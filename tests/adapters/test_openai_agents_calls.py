@@ -414,26 +414,21 @@ async def if_large(context: Any, arguments: dict[str, Any], call_id: str) -> boo
     return bool(arguments["total"] > 10)
 
 
-def test_code_calls_an_agents_tools_with_its_guardrails_approvals_and_spans(engine: Engine) -> None:
+def test_code_calls_an_agents_tools_with_its_guardrails_and_spans(engine: Engine) -> None:
     refunded = []
 
-    @function_tool(needs_approval=if_large)
+    @function_tool
     def search_refund(total: int) -> str:
         """Refund."""
         refunded.append(total)
         return json.dumps({"refunded": total})
-
-    @function_tool(needs_approval=True)
-    def search_payment() -> str:
-        """Pay."""
-        raise AssertionError
 
     code = (
         "import asyncio\n"
         "found = await asyncio.gather(*[search_orders(r, limit=2_000) for r in ('EU', 'US')])\n"
         "print(sum(o['total'] for orders in found for o in orders), len(search_orders('EU')))\n"
         "print(search_refund(5)['refunded'])\n"
-        "for work in (lambda: search_orders('nowhere'), lambda: search_refund(11), search_payment, lambda: refund([1], '')):\n"
+        "for work in (lambda: search_orders('nowhere'), lambda: refund([1], '')):\n"
         "    try:\n"
         "        work()\n"
         "    except Exception as error:\n"
@@ -453,9 +448,7 @@ def test_code_calls_an_agents_tools_with_its_guardrails_approvals_and_spans(engi
 
     by = Byref(engine, session="functions", code_functions=["search_*"])
     model = turns([call("code_interpreter", "c1", code=code)], "Done.")
-    agent = Agent(
-        name="shop", model=model, tools=by.tools(*by.tools(search_orders, search_refund, search_payment), refund)
-    )
+    agent = Agent(name="shop", model=model, tools=by.tools(*by.tools(search_orders, search_refund), refund))
     set_trace_processors([Processor()])
     set_tracing_disabled(False)
     try:
@@ -466,11 +459,105 @@ def test_code_calls_an_agents_tools_with_its_guardrails_approvals_and_spans(engi
     printed = outputs(model)["c1"].splitlines()
     assert printed[:2] == ["3998000 3", "5"] and refunded == [5]
     assert "FunctionError search_orders(): no such region" in printed[2]
-    assert "PermissionError" in printed[3] and "PermissionError" in printed[4] and "NameError" in printed[5]
+    assert "NameError" in printed[3]
     [definition] = [one for one in agent.tools if one.name == "code_interpreter"]
     assert isinstance(definition, FunctionTool)
     assert "search_orders(region: str, limit: int | None = ...)  # Find orders of a region." in definition.description
-    assert "search_payment()  # Needs approval: call the tool itself" in definition.description
+    assert definition.needs_approval is False
     made = [one for one in spans if one.span_data.type == "function"]
     [outer] = [one for one in made if one.span_data.name == "code_interpreter"]
     assert [one.parent_id for one in made if one.span_data.name == "search_orders"] == [outer.span_id] * 4
+
+
+PAYING = (
+    "import asyncio\n"
+    "def tried(total):\n"
+    "    try:\n"
+    "        return refund_order(total)\n"
+    "    except PermissionError as error:\n"
+    "        return str(error)\n"
+    "found = len(search_orders('EU'))\n"
+    "small = refund_order(5)\n"
+    "both = await asyncio.gather(refund_order(11), refund_order(12))\n"
+    "[found, small, both, tried(13)]"
+)
+
+
+@pytest.mark.parametrize("decision", ["approved", "rejected"])
+def test_the_sdk_asks_about_calls_of_code_that_need_approval(engine: Engine, decision: str) -> None:
+    """Once for one program; whoever approves goes on in any process, from the run's state as text."""
+    refunded: list[int] = []
+    searched: list[str] = []
+
+    @function_tool
+    async def search_orders(region: str) -> list[int]:
+        """Find orders."""
+        searched.append(region)
+        return [1, 2, 3]
+
+    @function_tool(needs_approval=if_large)
+    def refund_order(total: int) -> int:
+        """Refund."""
+        refunded.append(total)
+        return total
+
+    def made(*said: Any) -> tuple[Byref, Any, Agent[Any]]:
+        by = Byref(engine, session=f"asked {decision}", code_functions=["search_*", "refund_*"])
+        model = turns(*said)
+        tools = by.tools(search_orders, refund_order)
+        return by, model, Agent(name="shop", model=model, tools=tools)
+
+    by, _, agent = made([call("code_interpreter", "c1", code=PAYING)])
+    result = asyncio.run(Runner.run(agent, "Go", hooks=by))
+    [asked] = result.interruptions
+    assert (asked.name, json.loads(asked.arguments)) == ("code_interpreter", {"code": PAYING})
+    waiting = by.pending(result.context_wrapper, "c1")
+    assert [(one.function, one.arguments) for one in waiting] == [("refund_order", {"total": n}) for n in (11, 12)]
+    assert refunded == [5] and searched == ["EU"]
+    kept = json.dumps(result.to_state().to_json())
+
+    async def resumed() -> tuple[Byref, Any]:
+        again, model, other = made("Done.")
+        state = await RunState.from_json(other, json.loads(kept))
+        [item] = state.get_interruptions()
+        state.approve(item) if decision == "approved" else state.reject(item)
+        assert (await Runner.run(other, state, hooks=again)).final_output == "Done."
+        return again, model
+
+    _, model = asyncio.run(resumed())
+    said = outputs(model)["c1"]
+    if decision == "approved":
+        found, small, both, refused = json.loads(said.splitlines()[0])
+        assert (found, small, both) == (3, 5, [11, 12]) and "call the tool itself" in refused
+    else:
+        assert "not approved" in said
+    assert sorted(refunded) == ([5, 11, 12] if decision == "approved" else [5]) and searched == ["EU"]
+    assert engine.session(f"asked {decision}").pending() == [] and engine.pending("default") == []
+
+
+def test_code_that_asks_for_nothing_runs_once_and_without_hooks_it_is_refused(engine: Engine) -> None:
+    paid: list[int] = []
+
+    @function_tool(needs_approval=True)
+    def pay(total: int) -> int:
+        """Pay."""
+        paid.append(total)
+        return total
+
+    @function_tool
+    def look() -> int:
+        """Look."""
+        paid.append(0)
+        return 7
+
+    by = Byref(engine, session="asks nothing", code_functions=["*"])
+    codes = ("look() + 1", "look()\ntry:\n    pay(1)\nexcept PermissionError as error:\n    print(error)", "look(")
+    model = turns([call("code_interpreter", f"c{n}", code=code) for n, code in enumerate(codes)], "Done.")
+    agent = Agent(name="shop", model=model, tools=by.tools(pay, look))
+    result = asyncio.run(Runner.run(agent, "Go", hooks=by))
+    assert len(result.interruptions) == 1 and paid == [0, 0]
+    alone = turns([call("code_interpreter", "c4", code=codes[1])], "Done.")
+    asyncio.run(Runner.run(Agent(name="shop", model=alone, tools=by.tools(pay, look)), "Go"))
+    assert "call the tool itself" in outputs(alone)["c4"] and paid == [0, 0, 0]
+    kept = [one.call_id for one in engine.session("asks nothing").ledger() if one.kind == "reply"]
+    assert sorted(kept) == ["c0", "c2", "c4"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from datetime import UTC, datetime, timedelta
 
-from byref import ConfigurationError, Engine, Function, PendingRun, Session
+import pytest
+from sqlalchemy import Connection, update
+
+from byref import ConfigurationError, Engine, Function, PendingRun, Policy, Session
+from byref.db.tables import ArtifactRow, SessionRow
 
 pytestmark = pytest.mark.postgresql("the tables of calls")
 
@@ -21,7 +25,7 @@ def test_the_runs_of_a_tenant_that_wait_are_listed_until_they_are_decided(engine
     for name, whose, orders in (("b", tenant, "1, 2"), ("a", tenant, "3"), ("a", f"{tenant} 2", "4")):
         code = f"import asyncio\nawait asyncio.gather(*map(refund, [{orders}]))"
         assert opened(name, whose).call("code_interpreter", {"code": code}, call_id="c1").pending
-    opened("a").call("code_interpreter", {"code": "refund(5)"})  # without an id nobody can go on with it
+    opened("a").call("code_interpreter", {"code": "refund(5)"})  # without an id nobody could go on with it
     runs = engine.pending(tenant)
     assert [(one.tenant, one.session, one.call_id) for one in runs] == [(tenant, "b", "c1"), (tenant, "a", "c1")]
     assert [[call.arguments for call in one.calls] for one in runs] == [[{"order": 1}, {"order": 2}], [{"order": 3}]]
@@ -38,3 +42,53 @@ def test_the_runs_of_a_tenant_that_wait_are_listed_until_they_are_decided(engine
     assert engine.pending(tenant) == runs[1:]
     opened("a").end()
     assert engine.pending(tenant) == []
+
+
+def test_a_run_waits_no_longer_than_the_results_that_it_needs(engine: Engine, tenant: str) -> None:
+    policy = Policy(ttl=timedelta(hours=1))
+    functions = [Function("get", lambda: ["x" * 20] * 1_000), Function.of(refund, approval=True)]
+    for name, code in (("large", "len(get()), refund(1)"), ("small", "refund(2)")):
+        session = engine.session(name, tenant=tenant, functions=functions, policy=policy)
+        assert session.call("code_interpreter", {"code": code}, call_id="c1").pending
+    engine.sweep()
+    assert [one.session for one in engine.pending(tenant)] == ["large", "small"]
+
+    def age(connection: Connection) -> None:
+        old = datetime.now(UTC) - timedelta(minutes=1)
+        connection.execute(update(ArtifactRow).where(ArtifactRow.tenant == tenant).values(expires_at=old))
+
+    engine.database.write(age)
+    engine.sweep()
+    assert [one.session for one in engine.pending(tenant)] == ["small"]
+    large = engine.session("large", tenant=tenant, functions=functions)
+    assert large.pending() == []
+    with pytest.raises(ConfigurationError, match="no code waits"):
+        large.resume("c1", {})
+
+
+def test_a_run_ends_with_its_session_that_was_idle(engine: Engine, tenant: str) -> None:
+    session = engine.session(
+        "idle",
+        tenant=tenant,
+        functions=[Function.of(refund, approval=True)],
+        policy=Policy(ledger_ttl=timedelta(days=1)),
+    )
+    assert session.call("code_interpreter", {"code": "refund(2)"}, call_id="c1").pending
+
+    def age(connection: Connection) -> None:
+        old = datetime.now(UTC) - timedelta(days=2)
+        mine = update(SessionRow).where(SessionRow.tenant == tenant)
+        connection.execute(mine.values(expires_at=old, created_at=old))
+
+    engine.database.write(age)
+    engine.sweep()
+    assert engine.pending(tenant) == []
+
+
+def test_code_of_a_call_without_an_id_cannot_wait(engine: Engine, tenant: str) -> None:
+    session = engine.session("chat", tenant=tenant, functions=[Function.of(refund, approval=True)])
+    code = "try:\n    refund(1)\nexcept PermissionError as error:\n    print(error)"
+    reply = session.call("code_interpreter", {"code": code})
+    assert "without an id" in reply.text and not reply.pending
+    outcome = session.run(code)
+    assert "without an id" in outcome.stdout and session.pending() == []

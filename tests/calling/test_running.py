@@ -245,6 +245,7 @@ def test_help_says_how_a_function_is_called_once(local: Engine, tenant: str) -> 
     assert run(session, "help(orders)").text.startswith(
         "orders(region: str, limit: int = 100) -> list[dict]\nOrders of a region."
     )
+    assert "(region, limit=100)" in run(session, "import inspect\nstr(inspect.signature(orders))").text
 
 
 BAD = {

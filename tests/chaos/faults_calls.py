@@ -7,6 +7,7 @@ way, whoever made it died, the code is told so, unless the function is repeatabl
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 import json
 import os
@@ -300,7 +301,8 @@ def calls_killed(folder: Path, seconds: float, seed: int) -> Report:
                 if server is not None and kind == "postgresql":
                     server.up()
                 if not _in_a_process(Process(urls[kind], folder, name, server, sandbox, plans)):
-                    report.failures.append(f"{name}: a process hung: {plans}")
+                    where = (folder / "log").read_text()[-3_000:]
+                    report.failures.append(f"{name}: a process hung: {plans}\n{where}")
                 lines = [line.split(" ", 1) for line in (folder / name).read_text().splitlines()]
                 if lines[-1][0] in ("reply", "no_reply", "raised"):
                     break
@@ -383,6 +385,7 @@ def _in_a_process(process: Process) -> bool:
         try:
             with open(process.folder / "log", "a") as log:
                 os.dup2(log.fileno(), 2)
+            faulthandler.register(signal.SIGUSR1)  # into the log
             process.run()
             code = 0
         except BaseException as error:
@@ -395,6 +398,8 @@ def _in_a_process(process: Process) -> bool:
         if os.waitpid(pid, os.WNOHANG) != (0, 0):
             return True
         time.sleep(0.005)
+    kit.send(pid, signal.SIGUSR1)
+    time.sleep(0.5)
     for below in [*kit.below(pid), pid]:
         kit.send(below, signal.SIGKILL)
     os.waitpid(pid, 0)

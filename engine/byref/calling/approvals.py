@@ -12,6 +12,7 @@ from sqlalchemy import Connection, case, select, update
 from byref.accounting import ledger
 from byref.artifacts.store import batched
 from byref.calling import journal
+from byref.conversation import programs
 from byref.conversation.result import Pending, PendingRun
 from byref.conversation.scope import Scope
 from byref.db.tables import CallRow, ProgramRow, SessionRow
@@ -116,6 +117,20 @@ def decide(scope: Scope, call_id: str, decisions: Mapping[str, Decision]) -> Int
         return Interrupted(program.tool, program.arguments)
 
     return scope.write(work)
+
+
+def withdraw(scope: Scope, call_id: str) -> None:
+    """End the code that waits under the id of a model's call: it never goes on."""
+
+    def work(connection: Connection) -> None:
+        ledger.lock(connection, scope.row)
+        mine = ProgramRow.session_id == scope.row, ProgramRow.call_digest == ledger.digest(call_id)
+        for row in (
+            connection.execute(select(ProgramRow.id).where(*mine, ProgramRow.state == "waiting")).scalars().all()
+        ):
+            programs.end(connection, row, None)
+
+    scope.write(work)
 
 
 def _decide(connection: Connection, scope: Scope, program: int, id_: str, decision: Decision) -> None:

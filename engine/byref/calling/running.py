@@ -96,6 +96,8 @@ class Calls:
         self._maker = Maker(scope)
         self.tally = Tally(departed=self._maker.departed)
         self._scope = scope
+        self._can_wait = scope.called is not None and scope.called.id is not None
+        """Whether somebody can go on with the code once its calls are approved."""
         self._functions = {function.name: function for function in functions}
         self._start_of = start
         self._program: Program | None = None
@@ -446,6 +448,9 @@ class Calls:
             words = f"{function.name}() was not called: whether it needs approval is not known: {one_line(error)}"
             self._refuse(call.number, "FunctionError", words)
             return
+        if row["state"] == "waiting" and not self._can_wait:
+            self._refuse(call.number, "PermissionError", _cannot_wait(function))
+            return
         new.append(
             _New(CallUnderWay(call.number, function, arguments, 0, asked=_asked(function, arguments)), None, row)
         )
@@ -546,6 +551,13 @@ class Calls:
         """Write down what calls have come to; only then the code is told."""
         program = self._opened()
         policy = self._scope.policy
+        if not self._can_wait:
+            done = [
+                replace(one, waits=False, error=("PermissionError", _cannot_wait(one.call.function)))
+                if one.waits
+                else one
+                for one in done
+            ]
         done = [*done, *(other for one in done for other in self._followed(one))]
         asked = [(one.call.asked.function, one.usages) for one in done if one.usages and one.call.asked is not None]
         answers = [
@@ -671,6 +683,10 @@ class Calls:
         if approval is False:
             return "it asks for approval"
         return "it needs approval" if approval is True else "its arguments need approval"
+
+
+def _cannot_wait(function: Function) -> str:
+    return f"{function.name}() needs approval, for which code of a call without an id cannot wait"
 
 
 def _shown(under: CallUnderWay) -> str:

@@ -264,6 +264,7 @@ def expire(connection: Connection, session_row: int, artifact_rows: Collection[i
     """Turn the expired ones of some artifacts of a session into tombstones, under the session's lock."""
     ledger.lock(connection, session_row)
     tombstones.expire(connection, artifact_rows)
+    programs.end_expired(connection, [session_row])
 
 
 def _expire_artifacts(connection: Connection, held: set[int]) -> tuple[int, int]:
@@ -274,7 +275,9 @@ def _expire_artifacts(connection: Connection, held: set[int]) -> tuple[int, int]
     locked = select(SessionRow.id).where(SessionRow.id.in_(wanted)).order_by(SessionRow.id)
     ours = set(connection.execute(locked.with_for_update(skip_locked=True)).scalars())
     held |= wanted - ours
-    return tombstones.expire(connection, [row for row, session in found if session in ours])
+    gone = tombstones.expire(connection, [row for row, session in found if session in ours])
+    programs.end_expired(connection, ours)
+    return gone
 
 
 def _expire_answers(connection: Connection) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from sqlalchemy import Connection, and_, delete, or_, select, text, update
 
-from byref.db.tables import IS_OPEN, CallRow, ProgramRow, RemoteCallRow
+from byref.db.tables import IS_OPEN, ArtifactRow, CallRow, ProgramRow, RemoteCallRow
 
 LEASE_SECONDS: Final = 15.0
 """A program whose process was not heard of for so long may be taken over."""
@@ -31,11 +32,24 @@ def end_all(connection: Connection, session_row: int) -> None:
         end(connection, row, None)
 
 
+def end_expired(connection: Connection, session_rows: Collection[int]) -> None:
+    """End programs of sessions that wait for an approval, and of which a result has expired: they can never go on."""
+    there = select(ArtifactRow.id).where(ArtifactRow.id == CallRow.artifact_id).exists()
+    lost = (
+        select(CallRow.program_id)
+        .join(ProgramRow, ProgramRow.id == CallRow.program_id)
+        .where(ProgramRow.session_id.in_(session_rows), ProgramRow.state == "waiting")
+        .where(CallRow.state == "returned", CallRow.result.is_(None), ~there)
+    )
+    for row in connection.execute(lost.distinct()).scalars().all():
+        end(connection, row, None)
+
+
 def sweep(connection: Connection, at_once: int) -> int:
     """End interrupted programs with which nobody has gone on for `OPEN_DAYS`, and return their number. Their results are dropped.
 
     One without a call id ends when its process was not heard of for `LEASE_SECONDS`: nobody can go on with it. Those that wait for
-    an approval stay: they end with their session.
+    an approval stay: they end with their session, or with one of their results (`end_expired`).
     """
     now = datetime.now(UTC)
     lost = and_(ProgramRow.call_digest.is_(None), ProgramRow.seen_at < now - timedelta(seconds=LEASE_SECONDS))

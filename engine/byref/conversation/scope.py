@@ -120,6 +120,8 @@ class Scope:
     telemetry: Telemetry = field(default_factory=Telemetry, compare=False)
     functions: tuple[Function, ...] = ()
     """Functions of the host that code may call."""
+    learned_through: int | None = field(default=None, compare=False)
+    """The newest row of what was learned of tools that the session sees; None: there was none when it was created."""
     called: Called | None = None
     loop: AbstractEventLoop | None = field(default=None, compare=False)
     """The host's event loop, on which coroutine functions run; None: byref has one of its own."""

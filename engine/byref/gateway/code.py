@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from byref.errors import visible
 from byref.functions import Function
 from byref.gateway import labels, own, search
 from byref.gateway.calls import Call
-from byref.gateway.catalogue import Offered
+from byref.gateway.catalogue import Learned, Offered
 from byref.gateway.channel import Unavailable
 from byref.gateway.config import FunctionsConfig, GatewayConfig
 from byref.gateway.names import SEPARATOR, Names
@@ -62,7 +63,9 @@ class CodeTools:
     Not thread-safe: it is used on the event loop, and by one thread at a time.
     """
 
-    def __init__(self, config: GatewayConfig, functions: FunctionsConfig, session: Session) -> None:
+    def __init__(self, config: GatewayConfig, functions: FunctionsConfig, session: Session, learned: Learned) -> None:
+        """`learned` gives what tools have returned so far, by their names."""
+        self._learned = learned
         self._budget = config.tools_tokens
         self._chosen = CodeFunctions(functions.tools, argument='"byref"."functions"."tools"')
         self._allowed = (
@@ -138,7 +141,9 @@ class CodeTools:
         return self._functions(offered, asking)
 
     def _functions(self, offered: Sequence[Offered], asking: Asking | None) -> tuple[Function, ...]:
-        return self._chosen.of([self._tool(one, asking) for one in offered])
+        made = self._chosen.of([self._tool(one, asking) for one in offered])
+        learned = self._learned(tuple(one.name for one in made if one.returns is None))
+        return tuple(replace(one, learned=learned.get(one.name)) for one in made)
 
     def _tool(self, one: Offered, asking: Asking | None) -> FrameworkTool:
         definition, asks = one.definition, not self._is_free(one)

@@ -109,9 +109,9 @@ class Conversation:
         self._own_tools = {tool["name"]: tool for tool in own_tools}
         self._code: CodeTools | None = None
         if config.functions is not None and CODE_INTERPRETER.name in self._own_tools:
-            self._code = CodeTools(config, config.functions, session)
+            self._code = CodeTools(config, config.functions, session, self._learned)
         reserved = (SEARCH,) if self._code is not None and self._code.searches else ()
-        self._catalogue = Catalogue(self._upstreams, session.policy, self._thread, reserved)
+        self._catalogue = Catalogue(self._upstreams, session.policy, self._thread, self._learned, reserved)
         self._level: str | None = None
         self._subscribed: dict[str, None] = {}
         self._showing = anyio.Lock()
@@ -120,6 +120,15 @@ class Conversation:
         self._began = 0.0
         self._busy = 0
         self.used_at = anyio.current_time()
+
+    def _learned(self, tools: tuple[str, ...]) -> Mapping[str, Json | None]:
+        """Return what tools have returned so far, as the session sees it: always the same, so that no list of tools changes."""
+        scope = self.session._scope
+        try:
+            return self._engine._seen(scope.tenant, scope.learned_through, scope.policy, tools)
+        except ByrefError:
+            logger.warning("byref could not look up what tools return", exc_info=True)
+            return {}
 
     @property
     def is_idle(self) -> bool:
@@ -267,7 +276,14 @@ class Conversation:
         async def process() -> Json:
             result, is_stored = await self._thread(
                 lambda: results.process(
-                    self._engine, self.session, raw, tool=name, arguments=arguments, limit=limit, version=version
+                    self._engine,
+                    self.session,
+                    raw,
+                    tool=name,
+                    arguments=arguments,
+                    limit=limit,
+                    version=version,
+                    shows_learned=offered.shows_learned,
                 )
             )
             if is_stored:
@@ -281,7 +297,7 @@ class Conversation:
             and passes_surely(self.session.policy, name, raw)
             and self._accounts.later(process)
         ):
-            return results.for_version(raw, version)
+            return results.for_version(results.structured(raw, version) if offered.shows_learned else raw, version)
         result = await process()
         if size_of(raw) > MAX_BY_HTTP:
             _check_length(call.context, await self._thread(lambda: weight_of(result, MAX_BY_HTTP)))

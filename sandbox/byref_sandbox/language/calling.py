@@ -169,7 +169,9 @@ class HostFunction:
 
 
 def _parameter(parameter: Parameter) -> inspect.Parameter:
-    default = inspect.Parameter.empty if parameter.is_required or parameter.kind == "further" else None
+    default: Any = inspect.Parameter.empty
+    if not parameter.is_required and parameter.kind != "further":
+        default = parameter.default[0] if parameter.default else ...
     return inspect.Parameter(parameter.name, _KINDS[parameter.kind], default=default)
 
 

@@ -54,6 +54,10 @@ class Calls:
             packed = values.to_json(dict(arguments))
         except values.NotData as error:
             raise ValueError(f"{function}(): an argument is no data: {error}") from None
+        if b"null" in packed and (where := values.not_finite(arguments)):
+            raise ValueError(
+                f"{function}(): its arguments{where}: functions take finite numbers, and None for what is missing"
+            )
         if len(packed) > self._max_bytes:
             raise ValueError(f"{function}(): its arguments take {len(packed):,} bytes; at most {self._max_bytes:,} may")
         number, self._number = self._number, self._number + 1

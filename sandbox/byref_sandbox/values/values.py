@@ -6,6 +6,7 @@ This runs inside the jail, on whatever the code left behind: a `__repr__` that l
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import datetime
 import itertools
@@ -27,6 +28,10 @@ MAX_CELLS_AS_JSON: Final = 200_000
 _LONG_BYTES: Final = 64 << 10
 _LINED_LEVELS: Final = 2
 _LINES_AT_ONCE: Final = 1_000
+
+
+_Place = tuple["_Place", object] | None
+"""Where something is in data: the place of what has it, and its key or number."""
 
 
 class NotData(ValueError):
@@ -117,6 +122,34 @@ def to_json(value: object) -> bytes:
         raise
     except (TypeError, ValueError) as error:
         raise NotData(str(error)) from None
+
+
+def not_finite(value: object) -> str:
+    """Say where in data there is a number that JSON has no form for: `['rows'][3] is nan`; nothing if there is none.
+
+    What is missing in a table is no number, so null says what it is.
+    """
+    # What msgspec refuses, half of a surrogate pair say, is looked through as far as it is of plain types.
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
+        value = msgspec.to_builtins(value, enc_hook=_plain)
+    left: list[tuple[object, _Place]] = [(value, None)]
+    while left:
+        one, place = left.pop()
+        if isinstance(one, dict):
+            left += [(member, (place, key)) for key, member in one.items()]
+        elif isinstance(one, list | tuple):
+            left += [(item, (place, number)) for number, item in enumerate(one)]
+        elif isinstance(one, float) and one - one != 0:
+            return f"{_written(place)} is {one}"
+    return ""
+
+
+def _written(place: _Place) -> str:
+    steps: list[str] = []
+    while place is not None:
+        place, step = place
+        steps.append(f"[{step!r:.60}]")
+    return "".join(reversed(steps))
 
 
 def in_lines(value: object, data: bytes) -> bytes:

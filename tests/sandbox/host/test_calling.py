@@ -19,6 +19,7 @@ from byref_sandbox.outcome import SUSPENDED
 
 REGION = Parameter("region")
 LIMIT = Parameter("limit", is_required=False)
+MOST = Parameter("most", "keyword", False)
 
 
 class Host:
@@ -258,6 +259,44 @@ def test_what_the_host_raises_ends_the_run_and_passes_on(sandbox: Sandbox, host:
     with pytest.raises(KeyError, match="the journal"):
         sandbox.run("echo(1)", functions=host)
     assert value_of(sandbox.run("1 + 1")) == 2
+
+
+def test_a_number_that_json_has_no_form_for_is_an_error_that_says_where(sandbox: Sandbox, host: Host) -> None:
+    """What is missing in a table is no number."""
+    code = (
+        "nan, inf = float('nan'), float('inf')\n"
+        "wrong = (nan, [1, inf], {'a': {'b': [None, -inf]}}, np.float64('nan'), np.array([1, nan]), {1: np.float32('inf')},\n"
+        "         ('\\ud800', nan), pd.DataFrame({'x': [1.5, inf]}), df([{'x': 1}]).assign(y=nan).to_dict('records'))\n"
+        "said = []\n"
+        "for one in wrong:\n"
+        "    try:\n"
+        "        echo(one)\n"
+        "    except ValueError as error:\n"
+        "        said.append(str(error).partition(': ')[2].partition(': ')[0].removeprefix('its arguments'))\n"
+        "fine = [echo(pd.DataFrame({'x': [1.5, nan]})), echo(pd.Series([nan, 2])), echo([None, pd.NaT, pd.NA, 'null', 'nan'])]\n"
+        "[said, fine]"
+    )
+    said, fine = value_of(sandbox.run(code, functions=host))
+    assert said == [
+        "['value'] is nan",
+        "['value'][1] is inf",
+        "['value']['a']['b'][1] is -inf",
+        "['value'] is nan",
+        "['value'][1] is nan",
+        "['value'][1] is inf",
+        "['value'][1] is nan",
+        "['value'][1]['x'] is inf",
+        "['value'][0]['y'] is nan",
+    ]
+    assert fine == [[{"x": 1.5}, {"x": None}], [None, 2.0], [None, None, None, "null", "nan"]]
+    assert len(host.called) == 3
+
+
+def test_code_sees_defaults(sandbox: Sandbox, host: Host) -> None:
+    parameters = [REGION, Parameter("limit", "either", False, [100]), Parameter("by", "keyword", False, [None]), MOST]
+    host.stubs = [Stub("get", parameters, "get(…)")]
+    code = "import inspect\n[str(inspect.signature(get)), inspect.signature(get).parameters['limit'].default + 1]"
+    assert value_of(sandbox.run(code, functions=host)) == ["(region, limit=100, *, by=None, most=Ellipsis)", 101]
 
 
 def test_a_large_result_comes_whole(sandbox: Sandbox, host: Host) -> None:

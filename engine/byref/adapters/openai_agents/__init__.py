@@ -19,6 +19,8 @@ from byref.adapters.common.conversations import AWAY, Conversations, Name, Recen
 from byref.adapters.common.extras import missing
 from byref.adapters.common.functions import CodeFunctions, session_with
 from byref.adapters.common.instructions import Instructions
+from byref.calling import approvals
+from byref.conversation.result import Pending, ToolReply
 from byref.engine import Engine
 from byref.errors import ByrefError, ConfigurationError, ToolError
 from byref.policy import Policy
@@ -30,6 +32,7 @@ try:
         Agent,
         FunctionTool,
         ModelResponse,
+        RunConfig,
         RunContextWrapper,
         RunHooks,
         Tool,
@@ -43,7 +46,7 @@ try:
 except ImportError as error:
     raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
 
-from byref.adapters.openai_agents.calls import asks, offered, overhear, overhearing, schema_of
+from byref.adapters.openai_agents.calls import asks, offered, overhear, overhearing, parsed, schema_of
 from byref.adapters.openai_agents.code import functions_of, shown
 from byref.adapters.openai_agents.results import ModelBlocks, ModelText, as_output, content
 from byref.adapters.openai_agents.session import ByrefSession
@@ -79,8 +82,10 @@ class Byref(RunHooks[Any]):
     hooks=by)`), that agent's usage is a side call's and not the conversation's context.
 
     `code_functions` are patterns of names (`["search_*"]`): code of `code_interpreter` may call those of an agent's function tools
-    as functions, and those of a `ByrefAgent`'s MCP servers. The calls go through the SDK's tools, with their guardrails, timeouts and spans. A tool that `needs_approval` is
-    refused in code, and the model told to call the tool itself.
+    as functions, and those of a `ByrefAgent`'s MCP servers. The calls go through the SDK's tools, with their guardrails, timeouts and
+    spans. Where one `needs_approval`, the SDK interrupts the run about the call of `code_interpreter`, once for one program: `pending` lists the
+    calls that wait, and whoever approves the call of `code_interpreter` approves them. What the code asks for after that is refused, and the
+    model told to call the tool itself; so it is where the run has no `hooks=`.
 
     Raises ConfigurationError if `engine` is not a `byref.Engine`, and in a run, as the cause of the SDK's UserError:
         SessionGone: one of byref's tools is called in a conversation that has ended.
@@ -104,10 +109,19 @@ class Byref(RunHooks[Any]):
         self._heard: Recent[Name, bool] = Recent()
         """Conversations for which requests have read the instructions."""
         self._guarded: WeakKeyDictionary[ToolContext[Any], _Ready] = WeakKeyDictionary()
+        self._agents: WeakKeyDictionary[RunContextWrapper[Any], Agent[Any]] = WeakKeyDictionary()
+        """The agent that is at it in a run: who asks whether a call needs approval does not say."""
 
     def conversation(self, context: RunContextWrapper[Any], agent: object = None) -> Conversation:
         """Return byref's session of a run. This reads the database, so do not call it on an event loop."""
         return self._conversations.open(self._named(context), self._model_of(agent))
+
+    def pending(self, context: RunContextWrapper[Any], call_id: str | None = None) -> list[Pending]:
+        """Return the calls of code that wait for approval; with `call_id`, those of the code of that call.
+
+        This reads the database, so do not call it on an event loop.
+        """
+        return self.conversation(context).pending(call_id)
 
     def tools(self, *tools: Tool) -> list[Tool]:
         """Return the tools in the form for an agent, followed by byref's own tools.
@@ -148,6 +162,9 @@ class Byref(RunHooks[Any]):
         input_items: list[TResponseInputItem],
     ) -> None:
         """Add the tools' instructions to this request only, unless the system prompt already has them."""
+        self._agents[context] = agent
+        if self._code:
+            await self._give_up(context, input_items)
         prompt = system_prompt or ""
         missing = [text for text in await self.instructions(context) if text not in prompt]
         if missing:
@@ -290,30 +307,71 @@ class Byref(RunHooks[Any]):
         return replace(guardrail, guardrail_function=checked)
 
     def _own(self, definition: dict[str, Any], in_code: Sequence[FunctionTool]) -> FunctionTool:
-        has_functions = definition["name"] == CODE_INTERPRETER.name and bool(in_code)
+        name = definition["name"]
+        has_functions = name == CODE_INTERPRETER.name and bool(in_code)
+        asking = has_functions and any(
+            tool.needs_approval is not False for tool in in_code if self._code.has(tool.name)
+        )
 
-        async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+        async def answered(context: ToolContext[Any], arguments: Any, *, waits: bool = False) -> ToolReply | None:
+            """Answer a call; None if the database is away. With `waits` the code may wait for approval."""
             loop = asyncio.get_running_loop()
 
-            def work() -> object:
+            def work() -> ToolReply | None:
                 session, call_id = self._opened(context, context.agent), context.tool_call_id
                 if session is None:
-                    return ModelText(AWAY)
+                    return None
                 if has_functions:
-                    session = session_with(session, functions_of(self._code, in_code, context), loop)
-                return content(session.call(definition["name"], arguments or "{}", call_id=call_id), call_id)
+                    session = session_with(session, functions_of(self._code, in_code, context, waits=waits), loop)
+                waiting = session.pending(call_id) if asking else []
+                if waiting and context.is_tool_approved(name, call_id):
+                    return session.resume(call_id, {one.id: True for one in waiting})
+                return session.call(name, arguments or "{}", call_id=call_id)
 
             with running(self._named(context)) if has_functions else nullcontext():
                 return await asyncio.to_thread(work)
 
+        async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+            # The same program as that of `needs_approval`, which gets what is parsed.
+            given = parsed(arguments) if asking else arguments
+            reply = await answered(context, given)
+            return ModelText(AWAY) if reply is None else await asyncio.to_thread(content, reply, context.tool_call_id)
+
+        async def needs_approval(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+            """Run the code: only its way shows what it asks for. The SDK then takes the reply, or asks; the journal has the calls."""
+            agent = self._agents.get(context)
+            if agent is None or not call_id:
+                return False
+            # What is traced here is not known to be wanted in traces.
+            quiet = RunConfig(trace_include_sensitive_data=False)
+            about: Any = {"tool_name": name, "tool_arguments": json.dumps(arguments), "run_config": quiet}
+            within = ToolContext.from_agent_context(context, call_id, agent=agent, **about)
+            reply = await answered(within, arguments, waits=True)
+            return reply is not None and bool(reply.pending)
+
         setattr(invoke, _MARK, True)
         return FunctionTool(
-            name=definition["name"],
+            name=name,
             description=definition["description"],
             params_json_schema=definition["inputSchema"],
             on_invoke_tool=invoke,
             strict_json_schema=False,
+            needs_approval=needs_approval if asking else False,
         )
+
+    async def _give_up(self, context: RunContextWrapper[Any], items: list[TResponseInputItem]) -> None:
+        """End code whose calls were rejected: the SDK does not run it any more."""
+        given: list[Any] = [one.get("call_id") for one in items if isinstance(one, dict)]
+        rejected = [one for one in given if one and context.is_tool_approved(CODE_INTERPRETER.name, one) is False]
+        if not rejected:
+            return
+
+        def work() -> None:
+            scope = self.conversation(context)._scope
+            for one in rejected:
+                approvals.withdraw(scope, one)
+
+        await asyncio.to_thread(work)
 
 
 def _is_own(tool: Tool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -70,11 +71,13 @@ async def asks(tool: FunctionTool, context: RunContextWrapper[Any], arguments: s
     """Tell whether a call needs approval, by the SDK's own rule: always, if validation would change the arguments, as the tool's
     policy cannot judge them then.
     """
+    policy: Any = tool.needs_approval
+    if not callable(policy):
+        return bool(policy)
     prepare = getattr(tool.on_invoke_tool, "prepare_arguments", None)
     prepared = None if prepare is None else prepare(arguments, tool.name)
     if prepared is not None and not prepared.unchanged:
         return True
-    policy: Any = tool.needs_approval
     asked = policy(context, jsontext.loads(arguments), call_id)
     return bool(await asked if inspect.isawaitable(asked) else asked)
 
@@ -83,3 +86,12 @@ def schema_of(tool: FunctionTool) -> dict[str, Any]:
     """Return the schema for resolving references: strict schemas require even arguments with a default; the SDK does not."""
     strict = tool.strict_json_schema
     return {key: value for key, value in tool.params_json_schema.items() if not (strict and key == "required")}
+
+
+def parsed(arguments: str) -> dict[str, Any] | str:
+    """Return a call's arguments as the SDK gives them to `needs_approval`; as they are written if they are no object."""
+    try:
+        read = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    return read if isinstance(read, dict) else arguments

@@ -12,7 +12,7 @@ from byref.adapters.common.extras import missing
 from byref.adapters.common.functions import CodeFunctions, FrameworkTool, FunctionError, asks_first, dumped, shown_only
 from byref.adapters.openai_agents.calls import asks, overhearing
 from byref.adapters.openai_agents.results import as_output
-from byref.functions import Function
+from byref.functions import Function, is_approved
 
 try:
     from agents import (
@@ -34,13 +34,16 @@ def shown(chosen: CodeFunctions, tools: Iterable[FunctionTool]) -> tuple[Functio
 
 
 def functions_of(
-    chosen: CodeFunctions, tools: Iterable[FunctionTool], context: ToolContext[Any]
+    chosen: CodeFunctions, tools: Iterable[FunctionTool], context: ToolContext[Any], *, waits: bool = False
 ) -> tuple[Function, ...]:
-    """Return the functions for one call of code_interpreter, whose context `context` is."""
+    """Return the functions for one call of code_interpreter, whose context `context` is.
+
+    With `waits` a call that needs approval waits for it; else it is refused.
+    """
 
     def made(tool: FunctionTool) -> FrameworkTool:
         async def call(arguments: dict[str, Any]) -> object:
-            return await _called(tool, context, dumped(arguments))
+            return await _called(tool, context, dumped(arguments), waits=waits)
 
         return _of(tool, call)
 
@@ -53,17 +56,15 @@ def _of(tool: FunctionTool, call: Callable[[dict[str, Any]], Any]) -> FrameworkT
         # A strict schema requires arguments that have a default, too: the SDK fills them in. It leaves out a default that is null.
         required = [name for name in schema.get("required", ()) if not _has_default(properties.get(name, {}))]
         schema = {**schema, "required": required}
-    return FrameworkTool(
-        tool.name, tool.description, schema, call, tool.needs_approval is True, returns=tool.output_json_schema
-    )
+    return FrameworkTool(tool.name, tool.description, schema, call, returns=tool.output_json_schema)
 
 
 def _has_default(schema: dict[str, Any]) -> bool:
     return "default" in schema or {"type": "null"} in schema.get("anyOf", ())
 
 
-async def _called(tool: FunctionTool, outer: ToolContext[Any], written: str) -> object:
-    """Call a tool as the SDK's runner does: if it is enabled and needs no approval, between its guardrails, in a span."""
+async def _called(tool: FunctionTool, outer: ToolContext[Any], written: str, *, waits: bool) -> object:
+    """Call a tool as the SDK's runner does: if it is enabled and needs no approval, or has it, between its guardrails, in a span."""
     context = copy.copy(outer)
     context.tool_name, context.tool_arguments = tool.name, written
     context.tool_call_id = f"{outer.tool_call_id}-{secrets.token_hex(4)}"
@@ -72,8 +73,8 @@ async def _called(tool: FunctionTool, outer: ToolContext[Any], written: str) -> 
     enabled = tool.is_enabled(context, agent) if callable(tool.is_enabled) else tool.is_enabled
     if not (await enabled if inspect.isawaitable(enabled) else enabled):
         raise PermissionError(f"the tool {tool.name!r} is not enabled now")
-    if callable(tool.needs_approval) and await asks(tool, context, written, context.tool_call_id):
-        raise asks_first(tool.name)
+    if not is_approved.get() and await asks(tool, context, written, context.tool_call_id):
+        raise asks_first(tool.name, waits=waits)
     is_recorded = context.run_config is None or context.run_config.trace_include_sensitive_data
     with function_span(tool.name, input=written if is_recorded else None) as span:
         for before in tool.tool_input_guardrails or ():
