@@ -131,7 +131,9 @@ def test_what_is_no_json_after_all_is_kept_as_it_came(engine: Engine, tenant: st
     streamed = session.process(cut_anywhere(whole), tool="web")
     assert streamed.instructions is None
     [kept] = streamed.artifacts
-    assert (kept.kind, kept.payload.read(), kept.size_bytes) == ("text", text.encode(), len(text.encode()))
+    assert (kept.payload.read(), kept.size_bytes) == (text.encode(), len(text.encode()))
+    in_memory = engine.session("other", tenant=tenant, policy=session.policy).process(whole, tool="web").artifacts[0]
+    assert kept.kind == in_memory.kind == ("json" if kept.reading else "text"), "lines of JSON are records"
     assert staged_blobs(engine, tenant) == 0
 
 

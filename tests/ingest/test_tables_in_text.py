@@ -14,6 +14,9 @@ import pytest
 
 from byref import Engine, Policy, Session
 from byref.content import tables
+from byref.ingest import ingested
+from byref.ingest.streams import COLLECTED
+from byref_sandbox.tabletext import passing
 
 NAMES = ["id", "name", "city", "price", "day", "paid", "note"]
 
@@ -325,3 +328,69 @@ def test_facts_of_a_longer_table_say_of_how_many_records_they_are(session: Sessi
     assert envelope is not None
     [(path, facts)] = envelope["values"].items()
     assert re.fullmatch(r"\$\[\], of a sample of [\d,]+", path) and facts["city"].startswith(("Oslo", "Rome"))
+
+
+LONG = 96 << 10
+"""Bytes of a stream that is not collected in memory by `small`."""
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams are too large for memory, and read in windows, from few bytes on."""
+    monkeypatch.setattr(ingested, "COLLECTED", LONG // 2)
+    monkeypatch.setattr(tables, "_BEGINNING", 4 << 10)
+    monkeypatch.setattr(passing, "WINDOW", 16 << 10)
+
+
+@pytest.mark.parametrize("size", [LONG, pytest.param(COLLECTED, marks=pytest.mark.slow)])
+def test_a_stream_too_large_for_memory_is_the_table_that_its_text_is(
+    session: Session, size: int, request: pytest.FixtureRequest
+) -> None:
+    if size == LONG:
+        request.getfixturevalue("small")
+    rows = orders(600)
+    header, _, body = written(rows, lineterminator="\n").partition("\n")
+    times = size // len(body) + 2
+    text = f"Orders of the year\n{header}\n{body * times}"
+    result = session.process(io.StringIO(text), tool="get_orders")
+    assert result.route == "variables" and result.envelope is not None
+    assert result.envelope["read_as"] == 'CSV; preamble "Orders of the year"'
+    [variable] = result.variables
+    assert variable.shape == f"array({600 * times}) of object(7 keys)"
+    in_memory = session.process(text, tool="again").variables[0].artifact
+    assert variable.artifact.reading == in_memory.reading and variable.artifact.schema == in_memory.schema
+    code = "f = df(get_orders)\n[len(f), round(float(f.price.sum()), 1), str(f.day.dtype), get_orders[-1]]"
+    total = round(times * sum(row["price"] for row in rows), 1)
+    assert session.run(code).value == [600 * times, total, "datetime64[us]", rows[-1]]
+    assert session.resolve({"one": "$get_orders[601].name"}) == {"one": rows[1]["name"]}
+
+
+def test_a_stream_too_large_for_memory_of_json_lines_is_their_records(session: Session, small: None) -> None:
+    rows = [{"id": n, "tags": ["a"] * (n % 3), "text": f"line {n}" * 20} for n in range(500)]
+    body = "".join(json.dumps(row) + "\n" for row in rows)
+    times = LONG // len(body) + 2
+    result = session.process(io.BytesIO((body * times).encode()), tool="get_lines")
+    [variable, *_] = result.variables
+    assert result.envelope is not None and result.envelope["read_as"] == "JSON lines"
+    assert variable.shape == f"array({500 * times}) of object(3 keys)"
+    assert session.run("len(get_lines), get_lines[501]").value == [500 * times, rows[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("id,name\n" + "1,a\n" * 1_000 + "2,b,c\n" + "1,a\n" * (LONG // 4), "line 1002: the row is unlike the others"),
+        ('{"id": 1}\n{"id": 2}\n{"id": }\n' + '{"id": 3}\n' * (LONG // 9), "its lines are no JSON objects"),
+    ],
+)
+def test_explain_says_why_a_stream_is_no_table(session: Session, small: None, text: str, reason: str) -> None:
+    result = session.process(io.StringIO(text), tool="get_text")
+    assert result.route != "variables"
+    assert reason in json.dumps(session.explain(result.step or 0), default=str)
+
+
+def test_a_stream_is_not_looked_at_where_the_policy_says_so(local: Engine, tenant: str, small: None) -> None:
+    session = local.session("s", tenant=tenant, policy=Policy(tables="off", per_tool={"codes": {"format": "csv"}}))
+    text = "id,name\n" + "1,a\n" * (LONG // 3)
+    assert session.process(io.StringIO(text), tool="get_text").route != "variables"
+    assert session.process(io.StringIO(text), tool="codes").route == "variables"

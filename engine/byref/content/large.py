@@ -10,6 +10,7 @@ from byref.content.blocks import Block, Kind, Parsed
 from byref.content.media import Media
 from byref.describe.truncate import Ends
 from byref.jsonscan import Described, Scanned, chunks
+from byref_sandbox.tabletext import NotATable, Passed
 
 Load = Callable[[], bytes]
 """Reads the stored bytes back, which is done only for a block that passes whole. Raises StorageFailure if they are gone."""
@@ -26,6 +27,8 @@ class Large(Block):
         self.value = scanned.value
         self.from_value = False
         self._is_written = is_written
+        self.passed: Passed | Scanned | NotATable | None = None
+        """What table the text was found to be while it passed; None if nobody looked."""
         is_text = scanned.parse_error is not None
         self._found = Parsed("text" if is_text else "json", None if is_text else scanned.value, scanned.parse_error)
 

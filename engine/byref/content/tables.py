@@ -5,18 +5,23 @@ The text stays what is stored. The records are read from it again by its `readin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
+import msgspec
+
 from byref.content.blocks import NO_JSON, Block
+from byref.content.large import Large
 from byref.content.summaries import summaries
 from byref.describe.nodes import BOOLEAN, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, merge
 from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.shape import kind_of
 from byref.describe.values import may_be_key
-from byref.jsonscan import Described
-from byref_sandbox.tabletext import NotATable, Recognised, ndjson, reading, recognise
-from byref_sandbox.tabletext.result import Table
+from byref.jsonscan import Described, Scanned, Scanner
+from byref_sandbox.tabletext import NotATable, Passed, Passing, Recognised, ndjson, reading, recognise
+from byref_sandbox.tabletext.delimited import Delimited, Span
+from byref_sandbox.tabletext.result import PartKind, Table
 
 WHOLE_BYTES: Final = 1 << 18
 """Bytes of a text up to which all records are looked at; of a longer one, the first, the last and some between."""
@@ -34,6 +39,10 @@ _BINARY_WITHIN: Final = 1 << 13
 _AROUND: Final = 80
 """Characters of a preamble or a footer that are said."""
 _SAID: Final = 4
+_JSON_LINES: Final = "JSON lines"
+_BEGINNING: Final = 1 << 18
+"""Bytes of a text that is too large for memory in which is seen whether its lines may be JSON objects."""
+_NAMED: Final[tuple[PartKind, ...]] = ("preamble", "footer")
 _FORMATS: Final = {
     "box": "a drawn table",
     "expanded": "drawn records",
@@ -59,11 +68,91 @@ def take(block: Block, format: str | None) -> str | None:
         return "its lines are no JSON objects"
     found = recognise(block.data, format, is_utf8=not block.lossy)
     if isinstance(found, NotATable):
-        return None if found.line is None and format is None else str(found)
+        return _reason(found, format)
     read_as = reading.reading_of(found)
     source = reading.decoded(read_as, block.data)
-    block.take_for_tables(reading.to_text(read_as), _said(found, source), _described(source, found, read_as))
+    block.take_for_tables(
+        reading.to_text(read_as),
+        _said(found, [_around(table, source) for table in found.tables]),
+        _described(source, found, read_as),
+    )
     return None
+
+
+class TableScan:
+    """Looks for the table in a text that is too large for memory, while it passes in pieces. No text makes it raise."""
+
+    def __init__(self, format: str | None) -> None:
+        """`format` is as in `take`."""
+        self._format = format
+        self._beginning = b""
+        self._lines: ndjson.Joining | None = None
+        self._array = Scanner()
+        self._rows: Passing | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Read the next bytes."""
+        if self._lines is None and self._rows is None:
+            self._beginning += data
+            if len(self._beginning) < _BEGINNING:
+                return
+            data = self._begin()
+        if self._lines is not None:
+            self._array.feed(self._lines.passing(data))
+        elif self._rows is not None:
+            self._rows.feed(data)
+
+    def finish(self) -> Passed | Scanned | NotATable:
+        """Return what the text is: JSON lines as the array of them."""
+        if self._lines is None and self._rows is None:
+            self.feed(self._begin())
+        if self._lines is not None:
+            self._array.feed(self._lines.end())
+            return self._array.finish()
+        assert self._rows is not None
+        return self._rows.finish()
+
+    def _begin(self) -> bytes:
+        """See what kind of text it may be, and return its beginning."""
+        beginning, self._beginning = self._beginning, b""
+        if self._format == "ndjson" or (self._format is None and ndjson.begins(beginning)):
+            self._lines = ndjson.Joining()
+        else:
+            self._rows = Passing(self._format)
+        return beginning
+
+
+def take_passed(block: Large, format: str | None) -> str | None:
+    """Take a text that is too large for memory for what it was found to be while it passed; otherwise return why not, as `take` does."""
+    passed = block.passed
+    if passed is None:
+        return None
+    if isinstance(passed, NotATable):
+        return _reason(passed, format)
+    if isinstance(passed, Scanned):
+        if passed.schema is None:
+            return f"its lines are no JSON objects: {passed.parse_error}"
+        block.take_for_tables(reading.to_text(reading.JSON_LINES), _JSON_LINES, Described(passed.value, passed.schema))
+        return None
+    found = Recognised((passed.table,))
+    read_as = reading.reading_of(found)
+    [table] = read_as.tables
+    head, samples, tail = (_excerpt(table, data) for data in (passed.head, passed.samples, passed.tail))
+    value = Rows(table.rows, head, tail, samples, kind_of(head[0]), _node(passed.table, table.rows), folded=False)
+    block.take_for_tables(
+        reading.to_text(read_as), _said(found, [passed.around]), Described(value, infer(value, plain=True))
+    )
+    return None
+
+
+def _reason(found: NotATable, format: str | None) -> str | None:
+    return None if found.line is None and format is None else str(found)
+
+
+def _excerpt(table: reading.Table, data: bytes) -> list[dict[str, Any]]:
+    assert isinstance(table.how, Delimited)
+    how = Delimited(table.how.dialect, (Span(0, len(data), True),))
+    return reading.records(msgspec.structs.replace(table, how=how, rows=0), data) if data else []
 
 
 def _take_lines(block: Block) -> str | None:
@@ -75,23 +164,32 @@ def _take_lines(block: Block) -> str | None:
     if lines.kind != "json":
         return f"its lines are no JSON objects: {lines.parse_error}"
     described = lines.described or Described(lines.outline, infer(lines.outline, plain=True))
-    block.take_for_tables(reading.to_text(reading.JSON_LINES), "JSON lines", described)
+    block.take_for_tables(reading.to_text(reading.JSON_LINES), _JSON_LINES, described)
     return None
 
 
-def _said(found: Recognised, source: bytes) -> str:
-    """Return in words how tables are read, and what of the text is in none of their records."""
+def _around(table: Table, source: bytes) -> list[tuple[PartKind, str]]:
+    """Return preamble and footer."""
+    return [
+        (part.kind, source[part.start : part.end].decode(errors="replace"))
+        for kind in _NAMED
+        for part in table.parts
+        if part.kind == kind
+    ]
+
+
+def _said(found: Recognised, around: Iterable[Iterable[tuple[PartKind, str]]]) -> str:
+    """Return in words how tables are read, and what of the text is in none of their records: `around` has it for each table."""
     [first, *_] = found.tables
     said = [_FORMATS.get(first.format, "CSV")]
     if first.dialect is not None and first.dialect.delimiter != ",":
         name = _DELIMITERS.get(first.dialect.delimiter, f'"{first.dialect.delimiter}"')
         said[0] = "TSV" if name == "tabs" else f"CSV with {name}"
-    for table in found.tables:
-        for kind in ("preamble", "footer"):
-            for part in table.parts:
-                if part.kind == kind and (text := source[part.start : part.end].decode(errors="replace").strip()):
-                    shown = " ".join(text[: 2 * _AROUND].split())
-                    said.append(f'{kind} "{shown[:_AROUND]}{"…" if len(shown) > _AROUND else ""}"')
+    for table, texts in zip(found.tables, around, strict=True):
+        for kind, text in texts:
+            if text := text.strip():
+                shown = " ".join(text[: 2 * _AROUND].split())
+                said.append(f'{kind} "{shown[:_AROUND]}{"…" if len(shown) > _AROUND else ""}"')
         if table.ragged_rows:
             [row, *_] = table.ragged
             said.append(
@@ -130,16 +228,8 @@ def _rows(source: bytes, table: Table, read_as: reading.Table) -> list[dict[str,
         summaries(read_as, source, _telling(table, [*head, *samples, *tail])) if len(source) <= SUMMARISED_BYTES else {}
     )
     sizes = {len(record) for record in (*head, *samples, *tail, *odd)}
-    return Rows(
-        table.rows,
-        head,
-        tail,
-        samples,
-        kind_of(head[0]) if len(sizes) == 1 else "object",
-        node,
-        folded=False,
-        summaries=known,
-    )
+    kind = kind_of(head[0]) if len(sizes) == 1 else "object"
+    return Rows(table.rows, head, tail, samples, kind, node, folded=False, summaries=known)
 
 
 def _telling(table: Table, records: list[dict[str, Any]]) -> list[str]:

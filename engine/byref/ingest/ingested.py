@@ -18,11 +18,13 @@ from byref.content import Large, LargeMedia, media, values
 from byref.content.blocks import MARKS
 from byref.content.lifting import Lifting
 from byref.content.output import OCTETS, is_textual
+from byref.content.tables import TableScan
 from byref.conversation.scope import NO_ROW, Scope
 from byref.db.payloads import StoredPayload
 from byref.errors import StorageFailure
 from byref.ingest.streams import COLLECTED, Stream, read
 from byref.jsonscan import Scanned, Scanner
+from byref.policy import Policy, ToolPolicy
 from byref_sandbox import jsontext
 
 _DECODER = json.JSONDecoder()
@@ -83,7 +85,13 @@ def of_tool(scope: Scope, output: object, tool: str, *, is_error: bool) -> objec
     stream = read(output, most=most, collected=most if is_needed else COLLECTED, write=_array)
     if type(stream) is not Stream:  # not isinstance, which asks the object: it may be hostile
         return stream
-    return _ingest(scope, stream, None, survives=policy.on_storage_failure != "raise", lifts=True)
+    scans = partial(TableScan, shaping.format) if may_be_tables(policy, shaping) and not is_error else None
+    return _ingest(scope, stream, None, survives=policy.on_storage_failure != "raise", lifts=True, scans=scans)
+
+
+def may_be_tables(policy: Policy, shaping: ToolPolicy) -> bool:
+    """Tell whether text and documents of a tool may be taken for tables, by the policy for it."""
+    return policy.tables == "auto" if shaping.format is None else shaping.format != "text"
 
 
 def of_host(scope: Scope, value: object, content_type: str | None) -> object:
@@ -92,10 +100,18 @@ def of_host(scope: Scope, value: object, content_type: str | None) -> object:
     return _ingest(scope, stream, content_type, survives=False, lifts=False) if type(stream) is Stream else stream
 
 
-def _ingest(scope: Scope, stream: Stream, content_type: str | None, *, survives: bool, lifts: bool) -> object:
+def _ingest(
+    scope: Scope,
+    stream: Stream,
+    content_type: str | None,
+    *,
+    survives: bool,
+    lifts: bool,
+    scans: Callable[[], TableScan] | None = None,
+) -> object:
     """Stage a stream. With `lifts`, its instructions are removed. UTF-16 or UTF-32 is not staged but returned as bytes.
 
-    With `survives`, the stream is described even if the store fails.
+    With `survives`, the stream is described even if the store fails. With `scans`, its text is looked at for a table.
     """
     if scope.row != NO_ROW:
         scope.ask(lambda connection: ledger.see_that_it_is_open(connection, scope.row))
@@ -105,7 +121,7 @@ def _ingest(scope: Scope, stream: Stream, content_type: str | None, *, survives:
         return b"".join(pieces)
     declared = None if stream.is_text or content_type is None or is_textual(content_type) else content_type
     guessed = declared or _guessed(first, is_text=stream.is_text)
-    stage = partial(_stage, scope, stream, declared, guessed, survives)
+    stage = partial(_stage, scope, stream, declared, guessed, survives, scans)
     if lifts and declared is None and (is_textual(guessed) or guessed == OCTETS):
         return _stage_without_instructions(scope, pieces, stage)
     return stage(pieces)[0]
@@ -132,10 +148,17 @@ def _stage_without_instructions(scope: Scope, pieces: Iterator[bytes], stage: _S
 
 
 def _stage(
-    scope: Scope, stream: Stream, declared: str | None, guessed: str, survives: bool, pieces: Iterator[bytes]
+    scope: Scope,
+    stream: Stream,
+    declared: str | None,
+    guessed: str,
+    survives: bool,
+    scans: Callable[[], TableScan] | None,
+    pieces: Iterator[bytes],
 ) -> tuple[Ingested, Scanned]:
     """Write the pieces to the store and describe them as they pass."""
     scanner, digest, size = Scanner(), blake3(), 0
+    tables = scans() if scans is not None and is_textual(guessed) and not stream.is_written else None
     failed: list[BaseException] = []
 
     def passing() -> Iterator[bytes]:
@@ -143,6 +166,8 @@ def _stage(
         try:
             for piece in pieces:
                 scanner.feed(piece)
+                if tables is not None:
+                    tables.feed(piece)
                 digest.update(piece)
                 size += len(piece)
                 yield piece
@@ -165,6 +190,7 @@ def _stage(
     # Bytes that only look like a document are text if they are valid UTF-8.
     if declared is None and (is_textual(guessed) or (guessed == OCTETS and not scanned.lossy)):
         block = Large(scanned, digest.digest(), load, is_written=stream.is_written)
+        block.passed = None if tables is None else tables.finish()
     else:
         made = media.of(guessed, b"")
         block = LargeMedia(made.kind, made.content_type, size, scanned.lines, digest.digest(), load)

@@ -22,7 +22,7 @@ from byref.conversation.scope import Scope
 from byref.describe.schema import NotPlain, Schema, TooDeep, infer
 from byref.describe.shape import shape
 from byref.ingest import documents, mappers
-from byref.ingest.ingested import Ingested
+from byref.ingest.ingested import Ingested, may_be_tables
 from byref.policy import ToolPolicy, gates
 from byref.policy.gates import Reason, Verdict
 from byref.policy.routes import Route
@@ -233,8 +233,7 @@ def prepare(
         mapped=mapped,
         ingested=ingested,
     )
-    may_be_tables = scope.policy.tables == "auto" if shaping.format is None else shaping.format != "text"
-    if may_be_tables and not is_own_tool and not is_error:
+    if may_be_tables(scope.policy, shaping) and not is_own_tool and not is_error:
         for measured in prepared.kept if verdict.fits else blocks:
             _take_for_tables(measured, shaping.format)
             if not verdict.fits and not measured.is_structured:
@@ -245,10 +244,10 @@ def prepare(
 def _take_for_tables(measured: Measured, format: str | None) -> None:
     """Take a text for the tables in it, if it is some; otherwise note why not. It may be known to be of a format."""
     block = measured.piece.block
-    if not isinstance(block, Block) or isinstance(block, Large) or block.kind != "text":
+    if not isinstance(block, Block) or block.kind != "text":
         return
     try:
-        reason = tables.take(block, format)
+        reason = tables.take_passed(block, format) if isinstance(block, Large) else tables.take(block, format)
     except Exception:  # text can always pass as text
         logger.exception("byref could not look for tables in a text; it stays text")
         return

@@ -45,6 +45,8 @@ _QUANTITY: Final = re.compile(r"[-+]?\d[\d.,]*(?:[KMGTPEkmgtp]i?[Bb]?|B|%|[smhdw
 _RULE: Final = re.compile(r"\s*(?:[-=]+)(?:\s+[-=]+)*\s*")
 _SOLID: Final = re.compile(r"\s*(?:-{3,}|={3,}|─{3,}|━{3,})\s*")
 """A rule without gaps, below the names or below the last record."""
+_RULES: Final = tuple("-=+─━")
+"""What rules begin with."""
 _DPKG_RULE: Final = re.compile(r"\+\+\+(?:-=+)+")
 """A rule whose gaps are hyphens: what `dpkg -l` writes."""
 _NO_QUANTITY: Final = ("", "-", "--", "unlimited", "<none>", "none", "None", "n/a", "N/A")
@@ -198,10 +200,11 @@ def _header(head: Sequence[Line]) -> int | None:
     for at, line in enumerate(head[: _MAX_PREAMBLE + 1]):
         words = line.text.split()
         below = head[at + 1].text if at + 1 < len(head) else ""
+        is_ruled = below.lstrip()[:1] in _RULES  # of most texts it is not, and nothing is matched
         if len(words) > 1 and (
-            _RULE.fullmatch(line.text)
-            or (_RULE.fullmatch(below) and len(below.split()) == len(words))
-            or _DPKG_RULE.fullmatch(below)
+            (words[0][0] in _RULES and _RULE.fullmatch(line.text))
+            or (is_ruled and _RULE.fullmatch(below) and len(below.split()) == len(words))
+            or (is_ruled and _DPKG_RULE.fullmatch(below))
         ):
             return at
         if len(words) < _LEAST_COLUMNS - line.text.startswith("  "):  # the first column may have no name
@@ -211,8 +214,7 @@ def _header(head: Sequence[Line]) -> int | None:
         if line.text.rstrip()[-1] in ".,;:?!" or _LIST.match(line.text):
             continue
         if not (
-            _RULE.fullmatch(below)
-            or _SOLID.fullmatch(below)
+            (is_ruled and (_RULE.fullmatch(below) or _SOLID.fullmatch(below)))
             or "  " in line.text.strip()
             or all(map(_TITLED.fullmatch, words))
         ):

@@ -28,6 +28,10 @@ from byref_sandbox.tabletext.lines import (
 from byref_sandbox.tabletext.result import Format, NotATable, Row, Table
 
 _RULE: Final = re.compile(r"\s*[-+|=:\u2500-\u257f ]*[-─━═=][-+|=:\u2500-\u257f ]*")
+_DRAWN: Final = re.compile("──|━━|══".encode())
+_FIRST_RULE: Final = 8 << 10
+"""Bytes in which the first rule is."""
+_MAY_BE_RULE: Final = re.compile(r"\s*[-+|=:\u2500-\u257f]")
 _CROSSINGS: Final = "+|┼┬┴╋┳┻╪╤╧╬╦╩╇│┃║┿╂╫"
 _LEFT: Final = "+|┌┍┏╒╓╔╭├┝┠┣╞╟╠"
 """What a rule of a table in a frame begins with."""
@@ -102,17 +106,17 @@ def _with_footer(table: Table, end: int) -> Table:
 
 
 def _may_have_rule(data: bytes) -> bool:
-    head = data[: 16 << 10]
+    head = data[:_FIRST_RULE]
     if b"--" in head or b"==" in head or (b"|" in head and any(mark in head for mark in (b"|-", b"| -", b"|:-"))):
         return True
-    return not head.isascii() and any(mark.encode() in head for mark in ("──", "━━", "══"))
+    return _DRAWN.search(head) is not None
 
 
 def _first_rule(lines: list[Line]) -> tuple[int, Layout] | None:
     """The first rule of a table among lines, and how that table is drawn."""
     for at, line in enumerate(lines):
         text = line.text
-        if not any(mark in text for mark in ("-", "─", "━", "═", "=")) or not _RULE.fullmatch(text):
+        if not _MAY_BE_RULE.match(text) or not _RULE.fullmatch(text):
             continue
         stripped = text.strip()
         before = lines[at - 1].text if at else ""

@@ -27,9 +27,6 @@ _FEW_ROWS: Final = 5
 _MAX_PREAMBLE: Final = 30
 """Rows before the header."""
 _MAX_HEADER: Final = 3
-_FEW_COLUMNS: Final = 3
-_LONG_CELLS: Final = 0.5
-"""Cells of more than three words that each row may have on the average, if there are so few columns and no names."""
 _MAX_TOLD: Final = 20
 """Ragged and repaired rows that are named."""
 _FIRST_ROWS: Final = 64
@@ -92,7 +89,7 @@ def recognise(data: bytes, *, force: bool = False) -> tuple[Table, ...] | NotATa
     tables: list[Table] = []
     at = 0
     while at < len(data):
-        scan = _Scan(data, found.dialect, at, found.width if not tables else None)
+        scan = Scan(data, found.dialect, at, found.width if not tables else None)
         table = scan.table(force=force)
         if isinstance(table, NotATable):
             return table
@@ -154,27 +151,36 @@ def _head(table: Table) -> bytes:
     return "\n".join(rows).encode("utf-8", "surrogatepass")
 
 
-class _Scan:
-    """Reads one table, which ends with the text, or before a header of another one."""
+class Scan:
+    """Reads one table, which ends with the text, or before a header of another one. The text may come in pieces: see `go_on`."""
 
     def __init__(self, data: bytes, dialect: Dialect, at: int, width: int | None) -> None:
         self.data, self.dialect, self.at = data, dialect, at
+        self.preamble_end = at
+        self._before = self._lines_before = 0
+        """Bytes and lines of the text before `data`."""
         self._reader = Reader(data, dialect)
         self._width = width or 0
+        self._header: tuple[str, ...] | None = None
         self._kinds: list[set[Kind]] = []
         self._parts: list[Part] = []
         self._segments: list[_Segment] = []
-        self._ragged: list[tuple[int, int]] = []
-        """Where ragged rows begin, and how many cells they have."""
+        self._ragged: list[tuple[int, Ragged]] = []
+        """Where ragged rows begin, and what is told of them."""
         self._ragged_rows = 0
         self._in_a_row = 0
-        self._repaired: list[int] = []
+        self._repaired: list[tuple[int, int]] = []
+        """Where rows begin whose quotes were read as text, and in which lines."""
         self._rows = 0
         self._odd = 0
         self._ends = False
 
     def table(self, *, force: bool) -> Table | NotATable:
-        """Read the table."""
+        """Read the table from a text that is all there."""
+        return self.begin(force=force) or self.read(force=force) or self.made()
+
+    def begin(self, *, force: bool) -> NotATable | None:
+        """Read what stands before the records."""
         start = self.at
         begin = self._begin(force=force)
         if begin is None:
@@ -185,23 +191,54 @@ class _Scan:
             return NotATable("its columns have no names, and nothing but punctuation tells it from prose")
         self._part("preamble", start, begin.preamble_end)
         self._part("header", begin.preamble_end, begin.start)
-        self.at = begin.start
+        self.preamble_end, self.at, self._header = begin.preamble_end, begin.start, begin.header
+        return None
+
+    def read(self, *, force: bool) -> NotATable | None:
+        """Read the records in `data`."""
         problem = self._read_rows(force=force)
-        if problem is not None:
-            return problem
+        if problem is None:
+            self._check_exact()
+        return problem
+
+    def go_on(self, data: bytes) -> None:
+        """Take the following part of the text, which begins with a row, in place of the one that was read."""
+        self._before += len(self.data)
+        self._lines_before += self.data.count(self.dialect.newline.encode())
+        self.data, self.at = data, 0
+        self._reader = Reader(data, self.dialect)
+
+    @property
+    def here(self) -> list[_Segment]:
+        """The records in `data`, by their places there."""
+        before = self._before
+        return [
+            _Segment(max(0, one.start - before), one.end - before, one.cells)
+            for one in self._segments
+            if one.end > before
+        ]
+
+    @property
+    def odd(self) -> int | None:
+        """The first line that is no row as the others are, or begins another table; None if there is none."""
+        if self._ends:
+            return self._line(self.at)
+        lines = [told.line for _, told in self._ragged[:1]] + [line for _, line in self._repaired[:1]]
+        return min(lines, default=None)
+
+    def made(self) -> Table:
+        """Return the table, once all records were read."""
         self._footer()
-        names = unique_names(begin.header, self._width)
-        self._check_exact()
         return Table(
             format="delimited",
-            names=names,
-            header=begin.header,
+            names=unique_names(self._header, self._width),
+            header=self._header,
             types=tuple(map(type_of, self._kinds)),
             rows=self._rows,
             parts=tuple(self._parts),
-            ragged=tuple(Ragged(self._line(at), cells) for at, cells in self._ragged[:_MAX_TOLD]),
+            ragged=tuple(told for _, told in self._ragged[:_MAX_TOLD]),
             ragged_rows=self._ragged_rows,
-            repaired=tuple(map(self._line, self._repaired)),
+            repaired=tuple(line for _, line in self._repaired),
             dialect=self.dialect,
             how=Delimited(self.dialect, tuple(_spans(self._segments))),
             source=self.data,
@@ -217,7 +254,7 @@ class _Scan:
 
     def _is_prose(self, start: int) -> bool:
         """Whether few cells and long ones follow, as of a log whose times have a comma."""
-        if self._width > _FEW_COLUMNS:
+        if self._width > dialects.FEW_COLUMNS:
             return False
         cells, long, at = 0, 0, start
         for _ in range(_FIRST_ROWS):
@@ -225,7 +262,7 @@ class _Scan:
                 break
             line = self._reader.read(at, self._width)
             cells, long, at = cells + len(line.cells), long + sum(cell.count(" ") > 2 for cell in line.cells), line.end
-        return long * self._width > cells * _LONG_CELLS
+        return long * self._width > cells * dialects.LONG_CELLS
 
     # The rows before the records
 
@@ -337,17 +374,17 @@ class _Scan:
             if not force and (self._in_a_row > _MAX_IN_A_ROW or self._ragged_rows > 20 + self._rows * MAX_RAGGED):
                 return self._refusal()
             if self._odd > _MAX_ODD:
-                where = self._repaired[0] if self._repaired else self._ragged[0][0]
-                return NotATable(f"more than {_MAX_ODD:,} of its rows are unlike the others", self._line(where))
+                line = self._repaired[0][1] if self._repaired else self._ragged[0][1].line
+                return NotATable(f"more than {_MAX_ODD:,} of its rows are unlike the others", line)
         if not force and self._ragged_rows > max(int(self._rows >= _FEW_ROWS), self._rows * MAX_RAGGED):
             return self._refusal()
         return None
 
     def _refusal(self) -> NotATable:
-        at, cells = self._ragged[0]
+        _, told = self._ragged[0]
         return NotATable(
-            f"{self._ragged_rows:,} of the first {self._rows:,} rows do not have {self._width} cells; the first has {cells}",
-            self._line(at),
+            f"{self._ragged_rows:,} of the first {self._rows:,} rows do not have {self._width} cells; the first has {told.cells}",
+            told.line,
         )
 
     def _matched(self, end: int, *, has_feeds: bool) -> None:
@@ -361,7 +398,7 @@ class _Scan:
             count -= _quoted_newlines(self.data, start, end, self.dialect)
         self._rows += count
         self._in_a_row = 0
-        self._segment(start, end, None)
+        self._segment(start, end)
         self._part("records", start, end)
         self.at = end
 
@@ -389,15 +426,15 @@ class _Scan:
             self._ragged_rows += 1
             self._in_a_row += 1
             if len(self._ragged) < _MAX_TOLD:
-                self._ragged.append((start, len(cells)))
+                self._ragged.append((self._before + start, Ragged(self._line(start), len(cells))))
             self._part("ragged", start, line.end)
         if not line.is_strict and len(self._repaired) < _MAX_TOLD:
-            self._repaired.append(start)
+            self._repaired.append((self._before + start, self._line(start)))
         if line.is_strict and len(cells) == self._width:
-            self._segment(start, line.end, None)
+            self._segment(start, line.end)
         else:
             self._odd += 1
-            self._segments.append(_Segment(start, line.end, tuple(cells)))
+            self._segments.append(_Segment(self._before + start, self._before + line.end, tuple(cells)))
         self.at = line.end
 
     def _is_another(self, at: int, head: list[str] | None = None) -> bool:
@@ -439,14 +476,13 @@ class _Scan:
         if self._rows == len(ragged):
             return
         start, end = self._parts[last].start, self._parts[-1].end
-        del self._parts[last:]
-        self._part("footer", start, end)
+        self._parts[last:] = [Part("footer", start, end)]
         self._rows -= len(ragged)
         self._ragged_rows -= len(ragged)
         self._odd -= len(ragged)
         self._segments = [segment for segment in self._segments if segment.start < start]
-        self._ragged = [(at, cells) for at, cells in self._ragged if at < start]
-        self._repaired = [at for at in self._repaired if at < start]
+        self._ragged = [(at, told) for at, told in self._ragged if at < start]
+        self._repaired = [(at, line) for at, line in self._repaired if at < start]
 
     def _check_exact(self) -> None:
         """Make columns text whose numbers have more digits than a 64-bit float keeps."""
@@ -454,7 +490,7 @@ class _Scan:
         columns = [at for at, kinds in enumerate(self._kinds) if "long" in kinds and is_number[at]]
         if not columns:
             return
-        found = _columns(self.data, self._segments, self.dialect, columns, self._width)
+        found = _columns(self.data, self.here, self.dialect, columns, self._width)
         for column, values in zip(columns, found, strict=True):
             # Most of them are what is written of the number that is read of them; the others are looked at one by one.
             if any(
@@ -468,20 +504,22 @@ class _Scan:
     def _part(self, kind: PartKind, start: int, end: int) -> None:
         if start == end:
             return
+        start, end = self._before + start, self._before + end
         if self._parts and self._parts[-1].kind == kind and kind != "ragged":
             self._parts[-1] = Part(kind, self._parts[-1].start, end)
         else:
             self._parts.append(Part(kind, start, end))
 
-    def _segment(self, start: int, end: int, cells: tuple[str, ...] | None) -> None:
-        if self._segments and self._segments[-1].cells is None and self._segments[-1].end == start and cells is None:
+    def _segment(self, start: int, end: int) -> None:
+        start, end = self._before + start, self._before + end
+        if self._segments and self._segments[-1].cells is None and self._segments[-1].end == start:
             self._segments[-1] = _Segment(self._segments[-1].start, end, None)
         else:
-            self._segments.append(_Segment(start, end, cells))
+            self._segments.append(_Segment(start, end, None))
 
     def _line(self, at: int) -> int:
-        """The number of the line that begins at a byte."""
-        return self.data.count(self.dialect.newline.encode(), 0, at) + 1
+        """The number of the line that begins at a byte of `data`."""
+        return self._lines_before + self.data.count(self.dialect.newline.encode(), 0, at) + 1
 
 
 def _quoted_newlines(data: bytes, start: int, end: int, dialect: Dialect) -> int:

@@ -33,10 +33,13 @@ _FIRST_LINES: Final = 48
 _LEAST_SHARE: Final = 0.5
 """How many of these lines have to have it equally often."""
 
-_QUOTED: Final = re.compile(
-    rb"""(?<![^,\t;|~^\x1f\x01: \r\n])(?:"[^"]*(?:""[^"]*)*"|'[^'\r\n]*')(?![^,\t;|~^\x1f\x01: \r\n"'])"""
+_QUOTED: Final = (
+    re.compile(  # a quote comes first, so that the others are skipped fast; what is before it is looked at then
+        rb"""(?:"(?<![^,\t;|~^\x1f\x01: \r\n]")[^"]*(?:""[^"]*)*"|'(?<![^,\t;|~^\x1f\x01: \r\n]')[^'\r\n]*')"""
+        rb"""(?![^,\t;|~^\x1f\x01: \r\n"'])"""
+    )
 )
-_OPEN: Final = re.compile(rb"""(?:\A|[,\t;|\r\n])"[^"]*(?:""[^"]*)*\Z""")
+_OPEN: Final = re.compile(rb'"(?:(?<=[,\t;|\r\n]")|(?<=\A"))[^"]*(?:""[^"]*)*\Z')
 """A quoted cell without an end."""
 _WORD: Final = re.compile(
     r"""[\w.+-]+@[\w-]+\.[\w.-]+ | https?://\S+ | (?:\d{1,3}\.){3}\d{1,3}(?::\d+)?
@@ -46,6 +49,16 @@ _WORD: Final = re.compile(
 )
 
 
+FEW_COLUMNS: Final = 3
+LONG_CELLS: Final = 0.5
+"""Cells of more than three words that each row may have on the average, if there are so few columns and no names."""
+_LEAST_ROWS: Final = 8
+"""Rows from which it is seen early that they are prose."""
+_MAX_HEADER: Final = 3
+_VALUE: Final = re.compile(rb"\s*[-+$]?[.,]?[0-9]|\s*\Z")
+"""How cells begin that may be values."""
+_NO_NAME: Final = re.compile(rb"^(?: {2}|\t|[-*#>])|[.:;{(\[]\s*$")
+"""What the names of columns do not begin or end with."""
 _BLANKS: Final = 6
 """Blanks in the longest cell that is known: a number with groups of digits."""
 
@@ -94,21 +107,47 @@ def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
     first = (
         data[:_FIRST_BYTES].lstrip().partition(newline.encode())[0].translate(None, b"\"'")
     )  # R writes names in quotes
-    least = len(lines) * _LEAST_SHARE
     chosen = []
     for delimiter in DELIMITERS:
         mark = delimiter.encode()
-        if mark not in head or (delimiter in WEAK and not force and not _may_begin(first, mark)):
+        least = len(lines) * (_LEAST_SHARE if delimiter in SURE else 0.9)
+        if mark not in head or head.count(mark) < least:
             continue
         found = [count for line in lines if (count := line.count(mark))]
-        if len(found) < (least if delimiter in SURE else len(lines) * 0.9):
+        if len(found) < least:
             continue
-        counts = Counter(found)
-        if max(counts.values()) >= (least if delimiter in SURE else len(lines) * 0.9):
+        [(most, often)] = Counter(found).most_common(1)
+        # Of few lines, one of another width weighs much.
+        if often < (len(lines) * 0.4 if delimiter in SURE and len(lines) < 24 else least):
+            continue
+        if force or not ((delimiter in WEAK and not _may_begin(first, mark)) or _is_prose(lines, mark, most + 1)):
             chosen.append(delimiter)
-        elif delimiter in SURE and len(lines) < 24:
-            chosen.append(delimiter)  # with few lines, one of another width weighs much
     return chosen
+
+
+def _is_prose(lines: list[bytes], mark: bytes, width: int) -> bool:
+    """Whether it is seen from the first lines that these are text with commas: few cells, long ones, and no names above them.
+
+    What this leaves is judged by all that a table is judged by; this is for text that would not be one, in a tenth of the time.
+    """
+    if width > FEW_COLUMNS:
+        return False
+    split = [line.split(mark) for line in lines]
+    rows = [cells for cells in split if len(cells) == width]
+    cells = [cell for row in rows for cell in row]
+    long = sum(cell.count(b" ") > 2 for cell in cells)
+    if len(rows) < _LEAST_ROWS or long * width <= len(cells) * LONG_CELLS:
+        return False
+    for column in range(width):
+        if all(_VALUE.match(row[column]) for row in rows[_MAX_HEADER:]):
+            return _VALUE.match(rows[0][column]) is not None  # else it may be a name
+    if mark[:1] == b"," and sum(cell.count(b" ") > 6 for cell in cells) > len(cells) * 0.4:
+        return True
+    return not any(map(_may_be_names, split[: split.index(rows[0]) + 1]))
+
+
+def _may_be_names(row: list[bytes]) -> bool:
+    return not any(len(cell) > 80 or _NO_NAME.search(cell) or _VALUE.match(cell) for cell in row if cell.strip())
 
 
 def _may_begin(line: bytes, mark: bytes) -> bool:
@@ -152,18 +191,17 @@ def _with_bare_quotes(data: bytes, found: Found) -> Dialect:
         or quote.encode() not in beginning(data, found.dialect.newline)
     ):
         return found.dialect
+    unlike, rows = _unlike(data, found.dialect, found.width)
+    if unlike <= max(1, rows * 0.1):
+        return found.dialect
     bare = replace(found.dialect, escape="none")
-    rows = len(sample(data, found.dialect))
-    return (
-        bare
-        if _unlike(data, found.dialect, found.width) > max(1, rows * 0.1) > _unlike(data, bare, found.width)
-        else found.dialect
-    )
+    return bare if _unlike(data, bare, found.width)[0] < max(1, rows * 0.1) else found.dialect
 
 
-def _unlike(data: bytes, dialect: Dialect, width: int) -> int:
-    """How many rows of the sample have quotes that are not as the dialect says."""
-    return sum(not line.is_strict for line in _lines(data, dialect, width))
+def _unlike(data: bytes, dialect: Dialect, width: int) -> tuple[int, int]:
+    """How many rows of the sample have quotes that are not as the dialect says, and how many there are."""
+    lines = list(_lines(data, dialect, width))
+    return sum(not line.is_strict for line in lines), sum(line.cells != [""] for line in lines)
 
 
 def _dialects(data: bytes, delimiter: str, newline: Literal["\n", "\r\n", "\r"]) -> Iterator[Dialect]:

@@ -11,17 +11,46 @@ _FIRST: Final = re.compile(rb"\s*\{[^\n]*\}[ \t\r]*\n\s*\{")
 _BLANK: Final = re.compile(rb"\n[ \t\r]*(?=\n)")
 
 
+def begins(data: bytes) -> bool:
+    """Tell whether a text begins with two lines that may be JSON objects."""
+    data = data.removeprefix(codecs.BOM_UTF8)
+    return (_FIRST.match(data[:_HEAD]) or _FIRST.match(data)) is not None
+
+
 def joined(data: bytes) -> bytes | None:
     """Return the lines of a text as the elements of an array; None if the first two are no objects.
 
     What is returned may be no JSON: a parser says so. Its lines have the numbers that they have in the text.
     """
-    data = data.removeprefix(codecs.BOM_UTF8)
-    if _FIRST.match(data[:_HEAD]) is None and _FIRST.match(data) is None:
+    if not begins(data):
         return None
-    body = data.rstrip()
+    body = data.removeprefix(codecs.BOM_UTF8).rstrip()
     if _BLANK.search(body):
         lines = [line + b"," if line.strip() else line for line in body.split(b"\n")]
         return b"[" + b"\n".join(lines).rstrip(b",") + b"]"
     # A string in JSON has no line feed of its own, so each one stands between two objects.
     return b"[" + body.replace(b"\n", b",\n") + b"]"
+
+
+class Joining:
+    """Writes the lines of a text that passes in pieces as the elements of an array, as `joined` does."""
+
+    def __init__(self) -> None:
+        self._before = b"["
+        self._gap = b""
+        """Blanks at the end of what was passed on."""
+
+    def passing(self, data: bytes) -> bytes:
+        """Return what the next bytes add to the array."""
+        data = self._gap + data
+        body = data.rstrip()
+        self._gap = b"\n" if b"\n" in data[len(body) :] else data[len(body) :][:1]
+        if not body:
+            return b""
+        before, self._before = self._before, b""
+        body = body.removeprefix(codecs.BOM_UTF8).lstrip() if before else body
+        return before + _BLANK.sub(b"", body).replace(b"\n", b",\n")
+
+    def end(self) -> bytes:
+        """Return the end of the array."""
+        return self._before + b"]"

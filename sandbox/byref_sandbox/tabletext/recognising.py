@@ -18,7 +18,8 @@ _READERS: Final[dict[str, _Read]] = {
 }
 FORMATS: Final = ("csv", *_READERS)
 """What a caller may say that a text is. `csv` is any delimited text, `box` any table with bars, Markdown's too."""
-_MARKUP: Final = (b"{", b"[", b"<")
+_BEGINNING: Final = 1 << 10
+MARKUP: Final = (b"{", b"[", b"<")
 """What JSON, XML and HTML begin with: not read here."""
 
 
@@ -51,7 +52,7 @@ def _found(data: bytes, format: str | None) -> tuple[Table, ...] | NotATable:
         found = read(data)
         if found is not None:  # what has the mark of a kind and does not balance is no table of another kind
             return found
-    if format is None and data.lstrip()[:1] in _MARKUP:
+    if format is None and data[:_BEGINNING].lstrip()[:1] in MARKUP:
         return NotATable("it begins like JSON or markup")
     if format in (None, "csv"):
         return delimited.recognise(data, force=format == "csv")
