@@ -52,7 +52,7 @@ compat: $(READY) ## how much public code runs in the sandbox as in plain Python,
 	@$(BIN)/python tests/compat $(ONLY) $(if $(WRITE),--write)
 	@$(BIN)/python tests/compat/speed.py
 
-notebooks: $(READY) ## whether notebooks of several calls give in sessions what they give in Jupyter (CORPORA=folder with books, GROUP=own, handbook or pydata alone, DATABASE=another than SQLite, WRITE=1: into docs/sandbox.md)
+notebooks: $(READY) ## whether notebooks of several calls give in sessions what they give in Jupyter (CORPORA=folder with books, GROUP=own, handbook, handbook1 or pydata alone, DATABASE=another than SQLite, WRITE=1: into docs/sandbox.md)
 	@UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --group compat
 	@$(BIN)/python tests/compat/sessions.py $(if $(GROUP),--group $(GROUP)) $(if $(DATABASE),--database $(DATABASE)) $(if $(WRITE),--write)
 

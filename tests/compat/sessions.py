@@ -35,7 +35,12 @@ MARK = "# %%"
 RESTARTS = 10
 FILE_PART = 40_000
 """Bytes of a file that one call writes: four characters each, and code may have 200,000."""
-GROUPS = {"own": "the repository's", "handbook": "the Handbook", "pydata": "Python for Data Analysis"}
+GROUPS = {
+    "own": "the repository's",
+    "handbook": "the Handbook",
+    "handbook1": "the Handbook's first edition",
+    "pydata": "Python for Data Analysis",
+}
 BOOKS = ("handbook", "pydata")
 SEEDED = "import random\nrandom.seed(0)\nnp.random.seed(0)"
 """The first cell of a book's notebooks, whose random numbers would vary otherwise."""
@@ -98,7 +103,8 @@ def books(folder: Path | None) -> Iterator[Notebook]:
                 files = {name: str(Path(task.folder) / name) for name in task.given}
                 cells = [_OLD_STYLE.sub(r"\1seaborn-v0_8-", cell) for cell in task.cells]
                 cells = [cell for cell in cells if not _OF_THE_MACHINE.search(cell)]
-                yield Notebook(task.name, book, (SEEDED, *cells), files)
+                group = "handbook1" if task.name.startswith("notebooks_v1/") else book
+                yield Notebook(task.name, group, (SEEDED, *cells), files)
 
 
 class Reference:
@@ -244,7 +250,7 @@ def main() -> None:
     """Run what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="only notebooks whose name contains this")
-    parser.add_argument("--group", default="", help="own, handbook or pydata")
+    parser.add_argument("--group", default="", choices=["", *GROUPS], help="only these notebooks")
     parser.add_argument("--database", help="run them in this database too")
     parser.add_argument("--restarts", type=int, nargs="*", default=[0, RESTARTS])
     parser.add_argument("--every", type=int, default=1, help="take each Nth notebook")
@@ -252,7 +258,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the counts into docs/sandbox.md")
     options = parser.parse_args()
     notebooks = [
-        one for one in (*own(), *books(corpora.folder())) if options.only in one.name and options.group in one.group
+        one
+        for one in (*own(), *books(corpora.folder()))
+        if options.only in one.name and options.group in ("", one.group)
     ][:: options.every]
     reference = Reference()
     if options.ipython:
