@@ -95,6 +95,10 @@ class Contents(msgspec.Struct, frozen=True):
         found = {name.name for part in self.parts for name in part.names if not name.name.startswith(".")}
         return frozenset(found.union(self.definitions))
 
+    def settings(self) -> frozenset[str]:
+        """Names of the settings of libraries that are kept here."""
+        return frozenset(name.name for part in self.parts for name in part.names if name.name.startswith(SETTINGS))
+
     def looked_up(self, names: Iterable[str]) -> frozenset[str]:
         """All names that what these names stand for may look up."""
         found: set[str] = set()

@@ -177,6 +177,7 @@ def test_another_version_takes_text_and_data(tmp_path: Path) -> None:
         assert content.startswith("[1,2,[1],{")
         assert "[lost: " in content and "kept by another version of Python or its libraries" in content
         lost = content.partition("[lost: ")[2]
+        assert "settings_of_libraries (those of numpy.random, pandas: kept by another" in lost
         assert all(name in lost for name in ("step", "rng", "draws", "times", "stream"))
         assert "NameError" in ask(session, "rng") and "'rng' was not kept: kept by another" in ask(
             session, "rng.random()"

@@ -63,7 +63,8 @@ class Plots:
         for kind, names in _writable():
             guards.writable_attributes[kind] = names
         self._add_modules(modules)
-        self._settings = dict(matplotlib.rcParams) | {"figure.max_open_warning": 0}
+        matplotlib.rcParams["figure.max_open_warning"] = 0  # already here: what code changes is told by a comparison
+        self._settings = dict(matplotlib.rcParams)
         self._is_warm = False
 
     def reset(self) -> None:

@@ -19,6 +19,7 @@ from byref_sandbox.contents import (
     FRAME,
     LAST,
     MAX_CONTENTS_BYTES,
+    SETTINGS,
     Contents,
     Last,
     Path,
@@ -43,6 +44,8 @@ _MAX_REASON_CHARS: Final = 300
 _MAX_MEMBERS: Final = 300_000
 """Of tool data that is compared with what it was before the code ran: writing so many down takes some ten milliseconds."""
 _MAX_TABLE_BYTES: Final = 64 << 20
+_SETTINGS_TOLD: Final = "settings_of_libraries"
+"""The name under which a reply says that settings are lost. Code seldom has a variable of that name."""
 _MARSHAL: Final = 2
 """The version whose bytes depend on the value alone, not on what else refers to its parts."""
 
@@ -136,6 +139,10 @@ class Names:
             if name.isidentifier():
                 as_data = f": {AS_DATA}" if name in kept else ""
                 self.missed.append(wire.Missed(name, encodable(why)[:_MAX_REASON_CHARS] + as_data))
+        settings = {name.removeprefix(SETTINGS): why for name, why in lost.items() if name.startswith(SETTINGS)}
+        if settings:
+            why = f"those of {', '.join(sorted(settings))}: {next(iter(settings.values()))}"
+            self.missed.append(wire.Missed(_SETTINGS_TOLD, encodable(why)[:_MAX_REASON_CHARS]))
         if self._state.last:
             self._read_last(self._graph)
         self._graph.add_program(program.source, program.code)
@@ -186,7 +193,7 @@ class Names:
                 room -= len(frame.data) + len(frame.exact) if isinstance(frame, wire.Kept) else 0
                 frames.append(frame)
         settings = {name: why for name, why in written.lost.items() if not name.isidentifier()}
-        return frames + [wire.Missed("settings", why) for why in list(settings.values())[:1]]
+        return frames + [wire.Missed(_SETTINGS_TOLD, why) for why in list(settings.values())[:1]]
 
     def _shown(self, graph: Graph, bound: Mapping[str, object]) -> list[wire.Frame]:
         """Return what the reply says of the last value, for the next run: nothing if that is as it was.

@@ -27,7 +27,7 @@ from blake3 import blake3
 from msgspec import Struct
 
 from byref_sandbox.code.analysis import definitions_of
-from byref_sandbox.contents import MAX_LAST_BYTES, SETTINGS, Contents, Last, Name, Part, Path
+from byref_sandbox.contents import MAX_LAST_BYTES, OTHER_INFERENCE, SETTINGS, Contents, Last, Name, Part, Path
 from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.state.builders import BUILDERS, Builders
 from byref_sandbox.state.codes import Code, Codes, Unkept
@@ -258,7 +258,8 @@ class Graph:
                 self._run(str(text))
             except Exception:  # noqa: BLE001  the code's own error
                 continue
-        return dict.fromkeys(contents.names() - (self._space.keys() - given), _OTHER_VERSION)
+        settings = contents.settings() - {OTHER_INFERENCE}
+        return dict.fromkeys((contents.names() | settings) - (self._space.keys() - given), _OTHER_VERSION)
 
     def _run(self, text: str) -> None:
         language = self._known.language

@@ -11,7 +11,15 @@ from remembered import Session
 from sampled import sampled
 
 from byref_sandbox import EXACT, Data, Limits, Outcome, Sandbox, Snapshot, State
-from byref_sandbox.contents import NO_VERSIONS, Contents, Last, decode_last, encode_contents, encode_last
+from byref_sandbox.contents import (
+    NO_VERSIONS,
+    Contents,
+    Last,
+    decode_contents,
+    decode_last,
+    encode_contents,
+    encode_last,
+)
 from byref_sandbox.outcome import FOREIGN_STATE
 
 Chain = Callable[..., Outcome]
@@ -143,6 +151,13 @@ def test_what_could_not_be_kept_is_named(sandbox: Sandbox, code: str, reason: st
     outcome = sandbox.run(code)
     assert outcome.error is None
     assert reason in outcome.unkept["x"]
+
+
+def test_what_a_library_is_loaded_with_is_no_setting_of_the_code(chain: Chain) -> None:
+    """Settings are read before any code of the session."""
+    assert decode_contents(chain("import matplotlib\nx = 1").contents).settings() == frozenset()
+    changed = chain("matplotlib.rcParams['lines.linewidth'] = 3").contents
+    assert decode_contents(changed).settings() == {".settings.matplotlib"}
 
 
 def test_a_run_that_was_stopped_says_that_its_names_are_gone(sandbox: Sandbox) -> None:
