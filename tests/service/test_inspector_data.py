@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import Any
 
 import numpy
@@ -259,13 +260,42 @@ def test_code_is_shown_with_what_it_called_and_left(house: House, tenant: str) -
         and '{"country":"DE"}' in told
         and "returned" in told
     )
-    assert "kept" in told.split("Names it bound")[1]
     assert "KeyError" in checked(failed).text
     assert "orders" in checked(variables).text and "array(9000)" in checked(artifacts).text
     assert "Who used it" in checked(used).text and "code_interpreter" in used.text
     assert "Walls of the sandbox" in checked(health).text
     (blind,) = look(house, house.token(tenant, "inspect"), [link for link in links if link.startswith("run?")][1])
     assert "said" not in checked(blind).text.replace("is said", "") and "kept = " not in blind.text
+
+
+def test_what_became_of_names_is_shown(house: House, tenant: str) -> None:
+    async def work() -> None:
+        session = await house.engine.session("chat", tenant=tenant)
+        await session.process([{"id": n} for n in range(9_000)], tool="orders", call_id="c1")
+        await session.run("first, second = 1, [2]\ndef double(n):\n    return 2 * n")
+        await session.call("code_interpreter", {"code": "first = len(orders)\nthird = {3}\ndel second\norders = 5"})
+        await session.call("artifact_jq", {"artifact_id": "orders", "expression": "length"})
+
+    house.loop.run_until_complete(work())
+    token = house.token(tenant, "inspect")
+    (listed,) = look(house, token, page("runs", session="chat"))
+    links = [str(dict(attributes).get("href")) for _, attributes in checked(listed).found]
+    jq, python, host = look(house, token, *[link for link in links if link.startswith("run?")])
+    fates, around = python.text.split('class="names"')
+    rows = [re.sub(r"<[^>]*>|\s+", " ", row).split() for row in re.findall("<tr data-row>(.*?)</tr>", fates, re.DOTALL)]
+    assert [" ".join(row) for row in rows] == [
+        "third made set",
+        "first changed integer",
+        "second dropped",
+        "orders for this run only the stored data is unchanged",
+    ]
+    assert "variable=orders" in around
+    told = " ".join(re.sub(r"<[^>]*>", " ", around).split())
+    assert "before it double first second after it double first third" in told
+    assert "double made function" in re.sub(r"(<[^>]*>|\s)+", " ", host.text) and "Names" not in jq.text
+    redacting = app(house.engine, redact=lambda text: text.replace("third", "-"))
+    (hidden,) = look(house, token, [link for link in links if link.startswith("run?")][1], service=redacting)
+    assert "third" not in hidden.text
 
 
 def test_what_expired_is_told(local_house: House, tenant: str) -> None:

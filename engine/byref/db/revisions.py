@@ -20,7 +20,7 @@ from byref.errors import ConfigurationError, SchemaMismatch
 
 VERSION_TABLE = "byref_version"
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
 """All revisions, oldest first; listed here so that the check at start-up needs no Alembic. A test compares it with the
 migration scripts."""
 

@@ -566,6 +566,8 @@ class RunRow(Base):
     cpu_ms: Mapped[float]
     peak_bytes: Mapped[int]
     limits: Mapped[str] = mapped_column(EscapedText)
+    names: Mapped[str | None] = mapped_column(EscapedText)
+    """What became of names, as JSON: `byref.interpreter.effects.Effects`; None: it was jq, or an older release recorded it."""
     created_at: Mapped[datetime]
 
 

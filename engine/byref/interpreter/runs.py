@@ -19,7 +19,7 @@ from byref.conversation.scope import Scope
 from byref.db.tables import RunRow
 from byref.describe.truncate import Ends
 from byref.errors import ArtifactMissing, ToolError
-from byref.interpreter import files, inputs, persistence, plots
+from byref.interpreter import effects, files, inputs, persistence, plots
 from byref.interpreter.files import Files
 from byref.interpreter.inputs import Inputs
 from byref.interpreter.persistence import Committed, Left
@@ -54,6 +54,10 @@ class Execution:
     """Functions and classes of earlier runs, by name."""
     calls: Mapping[str, str] = field(default_factory=dict)
     """As in `Inputs`, of the numbered names that the code uses."""
+    before: tuple[str, ...] | None = None
+    """Names that earlier runs had left; None: they were not looked up."""
+    used: tuple[str, ...] = ()
+    """Names of stored data that the code was given."""
     gone: str | None = None
     """A text about a name that the code used and that no longer exists; the error's hint says the same."""
 
@@ -146,7 +150,8 @@ def stage(
     was not given, each with what to do about it.
     """
     outcome, gone = _with_what_is_gone(scope, given, outcome, damaged)
-    entries = given.kept.record.entries.items()
+    entries = given.kept.record.entries
+    of_runs = {name for name, variable in given.variables.items() if variable.origin == "run"}
     return Execution(
         code,
         language,
@@ -157,8 +162,10 @@ def stage(
         files.stage(scope, outcome),
         changed=_changed(changed, given, outcome),
         gone=gone,
-        callables=tuple(name for name, one in entries if one.what in ("function", "class")),
+        callables=tuple(name for name, one in entries.items() if one.what in ("function", "class")),
         calls=given.calls,
+        before=tuple(of_runs | entries.keys()) if language == "python" else None,
+        used=tuple(given.variables.keys() - of_runs),
     )
 
 
@@ -170,16 +177,27 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
     """
     reply_step = step if replied else None
     made = persistence.commit(connection, scope, execution.left, step, reply_step)
-    record(connection, scope, execution.language, execution.code, execution.outcome, execution.limits, reply_step)
+    done = effects.effects(
+        execution.left, made, before=execution.before, used=execution.used, for_this_run=execution.changed
+    )
+    outcome, limits = execution.outcome, execution.limits
+    record(connection, scope, execution.language, execution.code, outcome, limits, reply_step, done)
     named = plots.commit(connection, scope, execution.plots, reply_step)
     files.commit(connection, scope, execution.files, reply_step)
     return replace(made, plots=named)
 
 
 def record(
-    connection: Connection, scope: Scope, language: str, code: str, outcome: Outcome, limits: Limits, step: int | None
+    connection: Connection,
+    scope: Scope,
+    language: str,
+    code: str,
+    outcome: Outcome,
+    limits: Limits,
+    step: int | None,
+    done: bytes | None = None,
 ) -> None:
-    """Keep one run: its code, result, output, error, cost and limits, each bounded."""
+    """Keep one run: its code, result, output, error, cost, limits and its `effects`, each bounded."""
     error, text = outcome.error, text_of(outcome)
     connection.execute(
         _RECORD,
@@ -196,6 +214,7 @@ def record(
             "cpu_ms": outcome.usage.cpu_ms,
             "peak_bytes": outcome.usage.peak_bytes,
             "limits": json.dumps({name: getattr(limits, name) for name in Limits.__dataclass_fields__}),
+            "names": None if done is None else done.decode(),
             "created_at": datetime.now(UTC),
         },
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, select
 
 from byref.artifacts import store
 from byref.calling import journal
-from byref.db.tables import ArtifactRow, NameRow, RunRow, VariableRow
+from byref.db.tables import ArtifactRow, RunRow
+from byref.interpreter.effects import Effects
 from byref.service.inspector.data import picture_type
 from byref.service.inspector.looks import Look, Page
 from byref.service.inspector.sessions import step_of
@@ -39,19 +42,12 @@ def run(look: Look) -> Page:
     def work(connection: Connection) -> Any:
         one = connection.execute(query).one_or_none()
         if one is None or one.step is None:
-            return one, [], [], []
-        bound = select(VariableRow.name, VariableRow.shape).where(
-            VariableRow.session_id == scope.row, VariableRow.step == one.step, VariableRow.origin == "run"
-        )
-        kept = select(NameRow.name, NameRow.kind, NameRow.size_bytes).where(
-            NameRow.session_id == scope.row, NameRow.step == one.step, NameRow.name != ""
-        )
+            return one, [], []
         made = select(ArtifactRow.id).where(ArtifactRow.session_id == scope.row, ArtifactRow.step == one.step)
         artifacts = store.by_row_ids(connection, scope.source, scope.row, connection.execute(made).scalars().all())
-        left = [*connection.execute(bound).all(), *connection.execute(kept).all()]
-        return one, journal.of_steps(connection, scope.row, [one.step]).get(one.step, []), left, [*artifacts.values()]
+        return one, journal.of_steps(connection, scope.row, [one.step]).get(one.step, []), [*artifacts.values()]
 
-    one, calls, left, artifacts = look.read(work)
+    one, calls, artifacts = look.read(work)
     if one is None:
         raise not_found(f"there is no run {number} in session {look.of.id!r}")
     values = {
@@ -62,10 +58,56 @@ def run(look: Look) -> Page:
         "error": _error(look, one.error),
         "limits": look.sight.text(json.dumps(json.loads(one.limits), indent=2)) if look.sight.has_content else None,
         "calls": [step_of(look, call, {}) for call in calls],
-        "left": left,
+        "names": None if one.names is None else _names(look, one.names),
         "artifacts": [(made, picture_type(made) is not None) for made in artifacts],
     }
     return Page("run", values)
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """A name, and what a run did with it."""
+
+    name: str
+    fate: str
+    words: str
+    """What it is now, or why it is not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of the session around a run."""
+
+    fates: list[Fate]
+    used: list[str]
+    before: list[str] | None
+    after: list[str]
+    """Empty if it is not known what was there before."""
+    more: dict[str, int]
+    """How many more there are of each than are listed."""
+
+
+def _names(look: Look, written: str) -> Names:
+    done, name = msgspec.json.decode(written, type=Effects), look.sight.name
+    fates = {
+        "made": done.made,
+        "changed": done.changed,
+        "dropped": dict.fromkeys(done.dropped, ""),
+        "not kept": done.lost,
+        "for this run only": dict.fromkeys(done.for_this_run, "the stored data is unchanged"),
+    }
+    found = [Fate(name(one), fate, name(words)) for fate, some in fates.items() for one, words in some.items()]
+    before = None if done.before is None else sorted(done.before)
+    after = set[str]() if before is None else {*before, *done.made} - {*done.dropped}
+    more = dict(done.left_out)
+    of_fates = sum(more.pop(field, 0) for field in ("made", "changed", "dropped", "lost", "for_this_run"))
+    return Names(
+        found,
+        [name(one) for one in sorted(done.used)],
+        None if before is None else [name(one) for one in before],
+        [name(one) for one in sorted(after)],
+        more | {"fates": of_fates},
+    )
 
 
 def _error(look: Look, written: str | None) -> Any:
