@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -57,24 +56,27 @@ def points(connection: Connection, session_row: int) -> list[Point]:
     """Return the context after each step, oldest first."""
     rows = connection.execute(_STEPS.where(LedgerRow.session_id == session_row)).all()
     found: list[Point] = []
-    counted = 0
-    pending: deque[tuple[int, str, int]] = deque()
-    sums = {"output": 0, "reply": 0}
+    counted = outputs = replies = settled = 0
+    pending: list[tuple[int, str, int]] = []
     for step, kind, tokens, written in reversed(rows):
         through = 0
-        if kind == "compaction":
+        if kind == "output":
+            outputs += tokens
+        elif kind == "reply":
+            replies += tokens
+        elif kind == "compaction":
             counted, through = tokens, step
         elif kind == "usage":
             detail = _decode(written or "{}")
             if detail.sets_context:
                 counted, through = tokens, step if detail.through is None else detail.through
-        elif kind in sums:
+        if kind in ("output", "reply"):
             pending.append((step, kind, tokens))
-            sums[kind] += tokens
-        while pending and pending[0][0] <= through:
-            _, of, settled = pending.popleft()
-            sums[of] -= settled
-        found.append(Point(step, counted, sums["output"], sums["reply"]))
+        while settled < len(pending) and pending[settled][0] <= through:
+            _, of, its = pending[settled]
+            outputs, replies = (outputs - its, replies) if of == "output" else (outputs, replies - its)
+            settled += 1
+        found.append(Point(step, counted, outputs, replies))
     return found
 
 
@@ -121,16 +123,17 @@ def chart(found: Sequence[Point], *, window: int, headroom: int) -> Chart | None
     """Return the chart; None: there is no step."""
     if not found:
         return None
-    peak = max(point.context for point in found)
+    contexts = [counted + outputs + replies for _, counted, outputs, replies in found]
+    peak = max(contexts)
     top = max(1, round(window * 1.04) if peak * 5 > window else round(peak * 1.15))
     columns = min(COLUMNS, len(found))
     scale, width = HEIGHT / top, WIDTH / columns
     bars = []
     for place in range(columns):
-        some = found[place * len(found) // columns : (place + 1) * len(found) // columns]
-        point = max(some, key=lambda one: one.context)
+        some = range(place * len(found) // columns, (place + 1) * len(found) // columns)
+        point = found[max(some, key=contexts.__getitem__)]
         heights = (point.counted * scale, point.outputs * scale, point.replies * scale)
-        bars.append(Bar(place * width, width, point, some[-1].step, *(round(each, 2) for each in heights)))
+        bars.append(Bar(place * width, width, point, found[some[-1]].step, *(round(each, 2) for each in heights)))
     lines = [
         Line(name, tokens, round(HEIGHT - min(tokens, top) * scale, 2), tokens > top)
         for name, tokens in (("window", window), ("headroom", headroom))

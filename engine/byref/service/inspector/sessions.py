@@ -112,7 +112,8 @@ def session(look: Look) -> Page:
     only_errors = look.query.get("only") == "errors"
     entries = look.read(lambda c: _failed(c, scope.row, after)) if only_errors else of.ledger(after=after, limit=STEPS)
     more = len(entries) == STEPS if only_errors else bool(entries) and entries[-1].step < found[0].steps
-    contexts = {point.step: point.context for point in points}
+    shown = {entry.step for entry in entries}
+    contexts = {point.step: point.context for point in points if point.step in shown}
     headroom = round(scope.policy.headroom_percentage * scope.window)
     last = found[0].steps
     values = {
