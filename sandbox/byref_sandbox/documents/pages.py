@@ -12,7 +12,7 @@ from typing import Any, Final
 from selectolax.lexbor import LexborHTMLParser
 
 from byref_sandbox import wire
-from byref_sandbox.documents.building import MAX_COLUMNS, NotATable, check_width, of_texts
+from byref_sandbox.documents.building import MAX_COLUMNS, NotATable, check_width, of_texts, text_type
 from byref_sandbox.documents.inflating import Room
 from byref_sandbox.documents.kinds import wide
 
@@ -39,6 +39,7 @@ _CHARSET: Final = re.compile(rb"charset\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECAS
 _APART: Final = "p, div, li, h1, h2, h3, h4, h5, h6, dt, dd, pre, blockquote"
 """Elements whose texts stand on lines of their own."""
 _CELLS: Final = ("td", "th")
+_VALUES: Final = ("integer", "number", "boolean", "date", "datetime")
 _PARTS: Final = ("thead", "tbody", "tfoot")
 
 
@@ -151,6 +152,8 @@ class _Table:
                     count = min(count, 3) if count < len(grid) else min(count, 1)
                 self._header += grid[:count]
                 self._body += grid[count:]
+        if not self._header and _are_names(self._body):
+            self._header, self._body = self._body[:1], self._body[1:]
 
     def _parts(self) -> Iterator[tuple[str, list[Any]]]:
         loose: list[Any] = []
@@ -272,6 +275,26 @@ def _span(attributes: Mapping[str, str | None], name: str, most: int) -> int:
         return 1
     count = int(digits[:9])
     return most if count == 0 and name == "rowspan" else max(1, min(count, most))
+
+
+def _are_names(rows: list[list[str | None]]) -> bool:
+    """Whether the first row names columns, though the page does not say so: texts alone, each another, above values in some column."""
+    first, *others = rows or [[]]
+    there = [cell for cell in first if cell]
+    if (
+        len(others) < 2
+        or not there
+        or len(there) < len(first)
+        or len({*there}) < len(there)
+        or text_type(there) != "text"
+    ):
+        return False
+    if any(text_type([cell]) != "text" for cell in there):
+        return False
+    return any(
+        text_type([row[column] for row in others if column < len(row) and row[column] is not None]) in _VALUES
+        for column in range(len(first))
+    )
 
 
 def _joined(cells: tuple[str | None, ...]) -> str | None:

@@ -171,8 +171,11 @@ def _found(section: list[Line]) -> _Found | None:
     at = _header(section[: _MAX_PREAMBLE + 3])
     if at is None:
         return None
-    header = section[at].text
+    header = section[at].text.removesuffix(" \\")  # pandas breaks wide tables there
     body = section[at + 1 :]
+    header, index = _with_index(header, [line.text for line in body[:2]])
+    if index:
+        body = body[1:]
     if body and _SOLID.fullmatch(body[0].text):
         body = [body[0], *takewhile(lambda line: not _SOLID.fullmatch(line.text), body[1:])]
     is_solid = bool(body) and _SOLID.fullmatch(body[0].text) is not None
@@ -186,9 +189,32 @@ def _found(section: list[Line]) -> _Found | None:
             names, cutting = found
             if len(rows) == 1 and cutting.way == "first words":
                 return None  # any line of so many words has these
+            if index and not _is_full(cutting, index, rows):
+                return None  # what is repeated is not there
             if len(names) >= _LEAST_COLUMNS and (is_ruled or _is_evident(names, rows, cutting)):
                 return _Found(section[at], names, body, cutting)
     return None
+
+
+def _with_index(header: str, below: Sequence[str]) -> tuple[str, int]:
+    """Return the line of names with those of pandas' index in it, which it has in the line below, and where they end; else 0."""
+    begin = len(header) - len(header.lstrip())
+    names = below[0].rstrip() if len(below) == 2 else ""
+    width = display_width(names)
+    if (
+        not names
+        or width > begin
+        or len(below[1].rstrip()) <= begin
+        or any(kind_of(word) != "text" for word in names.split())
+    ):
+        return header, 0
+    return names + " " * (begin - width) + header[begin:], begin
+
+
+def _is_full(cutting: Cutting, index: int, rows: Sequence[str]) -> bool:
+    """Whether each row has a cell in all columns that begin before a place, if they are several."""
+    count = 1 + sum(place < index for place in cutting.places)
+    return count == 1 or all(all((cutting.cells(row) or [""])[:count]) for row in rows)
 
 
 _PADDED: Final = re.compile(r"(?:[^,]*[^,\s],(?=[ \t]))+[^,]*|(?:[^;]*[^;\s];(?=[ \t]))+[^;]*")
@@ -233,7 +259,7 @@ def _made(data: bytes, start: int, found: _Found) -> Table:
     header, body = found.header, found.body
     parts = Parts()
     parts.add("preamble" if data[start : header.start].strip() else "blank", start, header.start)
-    parts.add("header", header.start, header.end)
+    parts.add("header", header.start, body[0].start)
     repeats = ""
     if _is_rule(body[0].text) or _SOLID.fullmatch(body[0].text):
         parts.add("rule", body[0].start, body[0].end)
@@ -389,6 +415,8 @@ def _by_gutters(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] |
             following = columns[at + 1]
             is_next = _begin(following, words) - _stop(column, words) == 1
             joins = is_next and (not is_close or (name, _name(following).split(":")[0]) in _PHRASES)
+            if is_next and not joins and _name(following)[0].islower():
+                return None  # two words of one name, or the name of a column without cells
     names = [_name(column) for column in kept]
     if len(kept) < 2 or not all(names[1:]) or any("  " in name for name in names):
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from typing import Final, NamedTuple
 
 import msgspec
@@ -31,6 +31,8 @@ _RULE: Final = re.compile(r"\s*[-+|=:\u2500-\u257f ]*[-─━═=][-+|=:\u2500-\
 _DRAWN: Final = re.compile("──|━━|══".encode())
 _FIRST_RULE: Final = 8 << 10
 """Bytes in which the first rule is."""
+_CLOSING: Final = re.compile(r"[├┝╞╟╠┣][─═━]*(?:[┴╧╩┻╨┷][─═━]*)+[┤┥╡╢╣┫]")
+"""The rule above the numbers of rows and columns that DuckDB draws inside of the frame."""
 _MAY_BE_RULE: Final = re.compile(r"\s*[-+|=:\u2500-\u257f]")
 _CROSSINGS: Final = "+|┼┬┴╋┳┻╪╤╧╬╦╩╇│┃║┿╂╫"
 _LEFT: Final = "+|┌┍┏╒╓╔╭├┝┠┣╞╟╠"
@@ -61,6 +63,8 @@ class Layout(NamedTuple):
     """Whether rows begin and end with a bar."""
     is_grid: bool
     """Whether a rule ends each row, so that a row may have several lines."""
+    has_gaps: bool = False
+    """Whether rows of dots stand for rows that are not shown, and are none themselves."""
 
 
 def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
@@ -138,10 +142,10 @@ def _first_rule(lines: list[Line]) -> tuple[int, Layout] | None:
                 crossed = _crossings_of(below) if _is_rule(below) else crossed
             inner = tuple(place for place in crossed if place)[:-1]
             if len(bars) >= 2:
-                return at, Layout("box", bar, len(inner) + 1, crossed, True, False)
+                return at, Layout("box", bar, len(inner) + 1, crossed, True, False, True)
         elif crossings and before and stripped[0] in "-─╶━╺" and any(bar in before for bar in _BARS):
             bar = next(bar for bar in _BARS if bar in before).translate(_ALIKE)
-            return at, Layout("box", bar, len(crossings) + 1, tuple(crossings), False, False)
+            return at, Layout("box", bar, len(crossings) + 1, tuple(crossings), False, False, True)
     return None
 
 
@@ -205,7 +209,8 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
             body = lines[at].end
         layout = layout._replace(is_grid=_is_grid(data, body))
     end, number = _end(data, body, lines[at].number + data.count(b"\n", lines[at].start, body), layout, parts)
-    last = next(part for part in reversed(parts.made) if part.kind in ("records", "rule", "header"))
+    ends = [part for part in parts.made if part.kind == "records"] or parts.made
+    last = next(part for part in reversed(ends) if part.kind in ("records", "rule", "header"))
     return made(layout.format, header, layout.width, parts, Drawn(body, last.end, layout), data), end, number
 
 
@@ -213,7 +218,8 @@ def _header_of(lines: list[list[str]]) -> list[str]:
     columns = [[cell.strip() for cell in column] for column in zip(*lines, strict=True)]
     if len(lines) == 3 and all(set(column[1]) == {"-"} for column in columns):  # polars: names, a rule, types
         return [column[0] for column in columns]
-    if len(lines) == 2 and all(_SQL_TYPES.fullmatch(column[1]) for column in columns):
+    types = [column[1] for column in columns if len(column) == 2 and column[1] != "…"]  # columns that are not shown
+    if types and all(map(_SQL_TYPES.fullmatch, types)):
         return [column[0] for column in columns]
     return [" ".join(filter(None, column)) for column in columns]
 
@@ -229,7 +235,7 @@ def _is_rule(text: str) -> bool:
 
 def _is_grid(data: bytes, body: int) -> bool:
     """Whether rules stand between the rows, too."""
-    lines = list(islice(lines_of(data, body), 32))
+    lines = list(takewhile(lambda line: not _CLOSING.fullmatch(line.text.strip()), islice(lines_of(data, body), 32)))
     rules = [at for at, line in enumerate(lines) if _is_rule(line.text) or line.text.strip()[:1] in tuple(_BELOW[1:])]
     rows = [line for line in lines[: rules[-1] if rules else 0] if not _is_rule(line.text)]
     return len(rules) >= 2 and len(rows) > 1 and all(after - before > 1 for before, after in pairwise(rules))
@@ -238,14 +244,19 @@ def _is_grid(data: bytes, body: int) -> bool:
 def _end(data: bytes, body: int, number: int, layout: Layout, parts: Parts) -> tuple[int, int]:
     """Add the records and what follows them to the parts; returns where that ends, and the number of the line there."""
     at, footers = body, 0
-    in_footer = False
+    in_footer = is_closed = False
     for line in lines_of(data, body, number):
         text = line.text
         is_row = not in_footer and _is_row(text, layout)
-        if is_row:
+        if is_row and is_closed:
+            parts.add("footer", line.start, line.end)
+        elif is_row and _is_gap(text, layout):
+            parts.add("rule", line.start, line.end)
+        elif is_row:
             parts.add("records", line.start, line.end)
         elif not in_footer and _is_rule(text) and layout.format != "markdown":
             parts.add("rule", line.start, line.end)
+            is_closed = is_closed or _CLOSING.fullmatch(text.strip()) is not None
         elif line.is_blank:
             parts.add("blank", line.start, line.end)
             in_footer = True
@@ -259,6 +270,11 @@ def _end(data: bytes, body: int, number: int, layout: Layout, parts: Parts) -> t
         if footers > MAX_AROUND:
             break
     return at, number
+
+
+def _is_gap(text: str, layout: Layout) -> bool:
+    """Whether a row says that rows are not shown: DuckDB and polars write dots in each cell."""
+    return layout.has_gaps and {*text.translate(_ALIKE)} - {layout.bar, " "} in ({"·"}, {"…"})
 
 
 def _is_row(text: str, layout: Layout) -> bool:
@@ -327,7 +343,7 @@ def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
                 yield tuple(open_row)
                 open_row = None
             continue
-        if not _is_row(line.text, layout):
+        if not _is_row(line.text, layout) or _is_gap(line.text, layout):
             continue
         if layout.format == "markdown":
             cells = _markdown_cells(line.text)

@@ -344,6 +344,23 @@ def test_a_database_with_a_log_beside_it_is_read_and_says_so(sandbox: Sandbox) -
     assert "write-ahead log" in table.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("first", "names"),
+    [
+        ("<td><b>id</b><td>name<td>price", ["id", "name", "price"]),
+        ("<td>7<td>name<td>2.5", None),
+        ("<td>a<td>a<td>x", None),
+    ],
+)
+def test_a_first_row_of_names_above_values_names_the_columns(
+    sandbox: Sandbox, first: str, names: list[str] | None
+) -> None:
+    rows = "".join(f"<tr><td>{n}<td>name {n}<td>{n}.5" for n in range(9))
+    table = only(sandbox.tables(f"<table><tr>{first}{rows}</table>".encode()))
+    assert [column.name for column in table.columns] == (names or ["column_1", "column_2", "column_3"])
+    assert table.rows == (9 if names else 10)
+
+
 PAGE = b"""<!DOCTYPE html><title>Till</title><script>"<table>"</script>
 <p>prose</p><table><caption>Sums</caption><thead><tr><th rowspan=2>who<th colspan=2>sum<tr><th>1<th>2</thead>
 <tr><td rowspan=2>a<br>b<td>007<td>1.50<tr><td>8<td>NA &amp; more<td hidden>3

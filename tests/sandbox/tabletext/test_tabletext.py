@@ -280,6 +280,11 @@ def test_reports_of_others() -> None:
     # duckdb#3193: one cell has a bar, which divides nothing.
     table = table_of("id1,id2,text\n" + "".join(f"{n},{n},{'a | b' if n == 25 else 'a'}\n" for n in range(50)))
     assert (table.names, table.ragged_rows) == (("id1", "id2", "text"), 0)
+    # duckdb#9343: rows do not all have as many commas, while something else divides all lines alike, and the first has names.
+    lines = [f'{n},"Last, First {n}",2023-10-{1 + n % 28:02} 10:00:00{"," if n % 17 == 0 else ""}' for n in range(90)]
+    table = table_of("\n".join(["id,full name,seen at", *lines]) + "\n")
+    assert (table.names, table.rows, table.ragged_rows) == (("id", "full name", "seen at"), 90, 6)
+    assert table.dialect is not None and table.dialect.delimiter == ","
     # duckdb#16251: an escaped quote first comes behind the sample.
     table = table_of("id,value\n" + "".join(f"{n},a\n" for n in range(2_047)) + '2048,""","\n')
     assert (table.rows, [*table.records()][-1]) == (2_048, ("2048", '",'))

@@ -289,6 +289,47 @@ def test_what_pandas_and_polars_print() -> None:
     assert (table.names, [*table.records()]) == (("id", "name"), [("1", "a"), ("2", "b")])
 
 
+def test_rows_that_are_not_shown_are_none() -> None:
+    """DuckDB and polars write dots in each cell where they leave rows out; the footer says how many there are."""
+    rows = "".join(f"│ {n:4} │ name {n} │\n" for n in (1, 2))
+    dots = "│    · │   ·    │\n" * 3
+    duckdb = f"┌──────┬────────┐\n│  id  │  name  │\n│ int32│varchar │\n├──────┼────────┤\n{rows}{dots}{rows}├──────┴────────┤\n│ 5000 rows     │\n└───────────────┘\n"
+    [table] = recognise(duckdb).tables  # type: ignore[union-attr]
+    assert (table.names, table.rows, [kind.name for kind in table.types]) == (("id", "name"), 4, ["integer", "text"])
+    [footer] = [part for part in table.parts if part.kind == "footer"]
+    assert duckdb.encode()[footer.start : footer.end].decode() == "│ 5000 rows     │\n"
+    wide = "┌────┬───┬────┐\n│ a  │ … │ z  │\n│int8│ … │int8│\n├────┼───┼────┤\n│  1 │ … │  2 │\n│  3 │ … │  4 │\n└────┴───┴────┘\n"
+    [table] = recognise(wide).tables  # type: ignore[union-attr]
+    assert (table.names, list(table.records())) == (("a", "…", "z"), [("1", "…", "2"), ("3", "…", "4")])
+    polars = "shape: (9, 2)\n┌─────┬──────┐\n│ id  ┆ name │\n│ --- ┆ ---  │\n│ i64 ┆ str  │\n╞═════╪══════╡\n│ 1   ┆ a    │\n│ …   ┆ …    │\n│ 2   ┆ b    │\n└─────┴──────┘\n"
+    [table] = recognise(polars).tables  # type: ignore[union-attr]
+    assert (table.types[0].name, list(table.records())) == ("integer", [("1", "a"), ("2", "b")])
+
+
+def test_the_index_of_a_frame_has_its_names() -> None:
+    frame = pd.DataFrame(
+        {"order id": range(20), "city": ["Oslo", "Rome"] * 10, "day": range(40, 60), "paid": [1.5, 2.5] * 10}
+    )
+    [table] = tables_of(frame.set_index("order id").to_string())
+    assert (table.names, table.rows) == (("order id", "city", "day", "paid"), 20)
+    assert next(iter(table.records())) == ("0", "Oslo", "40", "1.5")
+    [table] = tables_of(frame.rename(columns={"order id": "order"}).set_index(["day", "city"]).to_string())
+    assert (table.names, table.rows) == (("day", "city", "order", "paid"), 20)
+    two_words = recognise(frame.set_index(["day", "city"]).to_string())  # where the names are as close as words are
+    assert isinstance(two_words, NotATable) or "order id" in two_words.tables[0].names
+    grouped = frame.groupby(["city", "day"]).paid.agg(
+        ["sum", "count"]
+    )  # a city is printed once, above the others' blanks
+    assert isinstance(recognise(grouped.to_string()), NotATable)
+
+
+def test_a_frame_that_is_too_wide_is_several_tables() -> None:
+    frame = pd.DataFrame({f"measure_{n}": range(n, n + 15) for n in range(14)})
+    tables = tables_of(frame.to_string(line_width=60))
+    assert [name for table in tables for name in table.names if name.startswith("measure")] == list(frame)
+    assert not any("\\" in table.names for table in tables)
+
+
 def test_what_stands_between_tabs_may_have_blanks() -> None:
     """Padded or not: it is not cut into words."""
     rows = [f"rel{n}\tdefault  \t{n}       \t2026-01-02 10:00:0{n} UTC\tdeployed\n" for n in range(9)]
