@@ -10,7 +10,7 @@ import importlib
 import io
 import mimetypes
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 from xml.etree import ElementTree
 
 from byref_sandbox.code.words import words
@@ -49,24 +49,31 @@ def _parsers(files: Files, guards: Guards) -> dict[str, object]:
 
     made: dict[str, object] = {}
     for name in ("ConfigParser", "RawConfigParser"):
-        cls = type(name, (getattr(configparser, name),), {"read": read, "__module__": "configparser"})
+        base = getattr(configparser, name)
+        own = {"__init__": _remembering(base), "read": read, "__module__": "configparser"}
+        cls = type(name, (base,), own)
         guards.writable_attributes[cls] = words("optionxform")
         made[name] = cls
     return made
 
 
-_OPTIONS: Final = (
-    *("delimiters", "comment_prefixes", "inline_comment_prefixes", "strict", "allow_no_value"),
-    *("empty_lines_in_values", "interpolation"),
-)
+def _remembering(base: Any) -> Callable[..., None]:
+    """Return an `__init__` that remembers the options: each version of Python keeps them elsewhere."""
+
+    def initialize(
+        self: Any, defaults: Any = None, dict_type: Any = dict, allow_no_value: bool = False, **options: Any
+    ) -> None:
+        base.__init__(self, defaults, dict_type, allow_no_value, **options)
+        self._given = {"dict_type": dict_type, "allow_no_value": allow_no_value, **options}
+
+    return initialize
 
 
 def parts_of_parser(parser: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """Return the options with which a parser was made, and what is in it."""
     held = vars(parser)
-    options = {name: held[f"_{name}"] for name in _OPTIONS} | {"default_section": parser.default_section}
     sections = {name: dict(section) for name, section in held["_sections"].items()}
-    return options, (dict(held["_defaults"]), sections, held.get("optionxform"))
+    return held["_given"], (dict(held["_defaults"]), sections, held.get("optionxform"))
 
 
 def fill_parser(parser: Any, defaults: Mapping[str, Any], sections: Mapping[str, Any], transform: Any) -> None:

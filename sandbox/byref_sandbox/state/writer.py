@@ -294,10 +294,10 @@ class Writer(pickle.Pickler):
             return self._array(obj)
         if (reduce := _REDUCERS.get(kind)) is not None:
             return reduce(self, obj)
-        if (reduce := _REDUCERS_BY_NAME.get(known.names.get(id(kind), ""))) is not None:
-            return reduce(self, obj)
         if kind in self._layouts:  # of which there may be many
             return self._instance(obj, kind)
+        if (reduce := _REDUCERS_BY_NAME.get(known.names.get(id(kind), ""))) is not None:
+            return reduce(self, obj)
         if kind.__module__ in drawings.OF_DISTRIBUTIONS and not self._is_user_class(kind):
             if kind.__name__ in _FROZEN and kind in known.drawn:
                 return self._distribution(obj)
@@ -704,8 +704,6 @@ class Writer(pickle.Pickler):
             raise Unkept(f"{error}: close it") from error
 
     def _parser(self, parser: Any) -> Any:
-        if parser.converters.keys() != configparser.RawConfigParser().converters.keys():
-            raise Unkept("a parser with converters of its own")
         options, state = readers.parts_of_parser(parser)
         arguments = type(parser).__name__, options
         return BUILDERS["parser"], arguments, state, None, None, BUILDERS["fill_parser"]
