@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 from byref_sandbox.language.refusal import NotAllowed, no_files
 from byref_sandbox.outcome import MAX_FILE_NAME_CHARS
 
-_MODE: Final = re.compile(r"(?=[^rwax]*[rwax][^rwax]*\Z)(?!.*(.).*\1)[rwaxbt+]+")
+MODE: Final = re.compile(r"(?=[^rwax]*[rwax][^rwax]*\Z)(?!.*(.).*\1)[rwaxbt+]+")
 _COMPRESSED: Final = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
 
 
@@ -297,7 +297,7 @@ class Files:
         if type(file) is int or opener is not None:
             raise no_files("open() of a descriptor")
         name, mode = name_of(file), str.__str__(mode)
-        if not _MODE.fullmatch(mode) or ("b" in mode and "t" in mode):
+        if not MODE.fullmatch(mode) or ("b" in mode and "t" in mode):
             raise ValueError(f"invalid mode: {mode[:20]!r}")
         if "b" in mode and (encoding is not None or errors is not None or newline is not None):
             raise ValueError("binary mode doesn't take an encoding, errors or newline argument")
@@ -329,6 +329,22 @@ class Files:
             TextFile(self, None, name, mode, data, *as_text) if as_text else BinaryFile(self, None, name, mode, data)
         )
         opened.on_close(save)
+        return opened
+
+    def reopened(
+        self, key: Any, name: str, mode: str, content: Any, place: int, *as_text: Any
+    ) -> TextFile | BinaryFile:
+        """Make a handle of what `_parts` gave: a closed one, or one from which the rest is read."""
+        made: Any = (TextFile if as_text else BinaryFile)(self, key, name, mode, b"", *as_text)
+        buffer: Any = (
+            io.StringIO if as_text else io.BytesIO
+        )  # its own methods neither check the mode nor write into the file
+        if content is None:
+            buffer.close(made)
+        else:
+            buffer.__init__(made, content, *([made._ends] if as_text else []))
+            made.seek(place)
+        opened: TextFile | BinaryFile = made
         return opened
 
     def abandon(self, file: TextFile | BinaryFile) -> None:
@@ -368,6 +384,12 @@ class _Handle(_BUFFER):  # type: ignore[misc]
         self._files, self.key, self.name, self.mode = files, key, name, mode
         self._writes = any(letter in mode for letter in "wax+")
         self._reads = "r" in mode or "+" in mode
+
+    def _parts(self) -> tuple[Any, ...] | None:
+        """What a session keeps of it; None of one that is open for writing."""
+        if self.closed:
+            return self.key, self.name, self.mode, None, 0
+        return None if self._writes else (self.key, self.name, self.mode, self.getvalue(), self.tell())
 
     def pack_with(self, pack: Pack) -> None:
         """Compress what is written."""
@@ -450,11 +472,15 @@ class TextFile(_Handle, io.StringIO):  # type: ignore[misc]
         self._errors = "strict" if errors is None else str(errors)
         self._begin(files, key, name, mode)
         # Line ends are translated only on reading: written ones stay as they are.
-        ends = newline if not self._writes or newline == "\r\n" else ""
+        self._ends = ends = newline if not self._writes or newline == "\r\n" else ""
         text = data.decode(self._encoding, self._errors)
         io.StringIO.__init__(self, text.replace("\r\n", "\n") if ends == "\r\n" else text, ends)
         if "a" in mode:
             self.seek(0, io.SEEK_END)
+
+    def _parts(self) -> tuple[Any, ...] | None:
+        parts = super()._parts()
+        return None if parts is None else (*parts, self._encoding, self._errors, self._ends)
 
     encoding = property(lambda self: self._encoding)
     errors = property(lambda self: self._errors)

@@ -163,8 +163,8 @@ class Language:
         return self._plots is not None and self._plots.is_drawing(value)
 
     def is_file(self, value: object) -> bool:
-        """Whether a value is a file, open or closed: its content is stored under the file's name, not under the variable's."""
-        return type(value) in (TextFile, BinaryFile)
+        """Whether a value is a file that was closed or is written: its content is stored under the file's name, not the variable's."""
+        return isinstance(value, TextFile | BinaryFile) and (value.closed or value.writable())
 
     def compile(self, source: str, filename: str = FILENAME) -> Program:
         """Check and compile code; raise `Refused` with a failure of kind SyntaxError or NotAllowed."""

@@ -33,6 +33,7 @@ from pandas.tseries import holiday
 from byref_sandbox.functions import MAX_NAME_CHARS
 from byref_sandbox.language import arrays, databases, names, readers, styles, typed
 from byref_sandbox.language.calling import HostFunction
+from byref_sandbox.language.files import MODE as OPEN_MODE
 from byref_sandbox.language.policy import Language
 from byref_sandbox.state import drawings, helpers, remembered
 from byref_sandbox.state.codes import Code, Codes, Unkept
@@ -54,6 +55,8 @@ LAYOUTS: Final[Mapping[type, tuple[str, ...]]] = {
     datetime.tzinfo: (),
 }
 """The other base classes, with the attributes from which an instance is made."""
+READING: Final = ("r", "rt", "rb", "tr", "br")
+"""Modes of files that are only read."""
 PARSERS: Final = ("ConfigParser", "RawConfigParser")
 """Of configparser."""
 FUNCTIONS: Final = "functions:"
@@ -90,6 +93,7 @@ class Builders:
         self._by_name = by_name
         self._guards = language._guards
         self._facades: Mapping[str, Any] = language._modules.facades
+        self._files = language.files
         self._codes = codes
         self._space = space
         self._drawn = figures
@@ -180,6 +184,12 @@ class Builders:
     def archive(self, *parts: Any) -> Any:
         """Make a `zipfile.ZipFile` over a copy of its bytes."""
         return self._facades["zipfile"].ZipFile._of(*parts)
+
+    def file(self, key: str | None, name: str, mode: str, content: Any, place: int, *as_text: Any) -> Any:
+        """Make a file of the run from which the rest is read, or a closed one."""
+        if type(mode) is not str or not OPEN_MODE.fullmatch(mode) or (content is not None and mode not in READING):
+            raise Unkept("no file that is read")
+        return self._files.reopened(key, name, mode, content, place, *as_text)
 
     def parser(self, name: str, options: dict[str, Any]) -> Any:
         """`configparser.ConfigParser` and `RawConfigParser`."""

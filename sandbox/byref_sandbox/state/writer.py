@@ -27,6 +27,7 @@ import operator
 import pickle
 import re
 import sqlite3
+import struct
 import sys
 import types
 import typing
@@ -38,7 +39,7 @@ import numpy as np
 import pandas as pd
 
 from byref_sandbox.code.words import words
-from byref_sandbox.language import databases, getters, logs, packed, readers, styles, typed
+from byref_sandbox.language import databases, files, getters, logs, packed, readers, styles, typed
 from byref_sandbox.language.calling import Functions, HostFunction
 from byref_sandbox.language.facades import Facade, facade_name
 from byref_sandbox.language.refusal import NotAllowed
@@ -703,6 +704,11 @@ class Writer(pickle.Pickler):
         except packed.NotKept as error:
             raise Unkept(f"{error}: close it") from error
 
+    def _file(self, file: Any) -> Any:
+        if (parts := file._parts()) is None:
+            raise Unkept("an open file: what is in it is kept under its name")
+        return BUILDERS["file"], parts
+
     def _parser(self, parser: Any) -> Any:
         options, state = readers.parts_of_parser(parser)
         arguments = type(parser).__name__, options
@@ -912,8 +918,6 @@ def _description(obj: object, kind: type) -> str:
         return "an open iterator: make a list of it"
     if module == "matplotlib":
         return "part of a figure"
-    if name in ("TextFile", "BinaryFile"):
-        return "an open file: what is in it is kept under its name"
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name} of {module}"
 
 
@@ -947,6 +951,9 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     HostFunction: lambda _w, f: (BUILDERS["known"], (name_of_function(f),)),
     logs.Logger: lambda _w, logger: (BUILDERS["logger"], (logger.name,)),
     type(csv.writer(io.StringIO())): Writer._csv_writer,
+    **dict.fromkeys((files.TextFile, files.BinaryFile), Writer._file),
+    struct.Struct: lambda _w, s: (struct.Struct, (s.format,)),
+    **dict.fromkeys((np.finfo, np.iinfo), lambda _w, i: (type(i), (i.dtype,))),
     databases.Connection: Writer._connection,
     databases.Cursor: Writer._cursor,
     styles.Styler: Writer._styler,
@@ -988,6 +995,7 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
 
 _REDUCERS_BY_NAME: Final[dict[str, Callable[[Writer, Any], Any]]] = {
     "zipfile.ZipFile": Writer._archive,
+    "xml.etree.ElementTree.ElementTree": lambda _w, tree: (type(tree), (tree.getroot(),)),
     **{f"configparser.{name}": Writer._parser for name in PARSERS},
 }
 """Of classes that each language makes for itself."""

@@ -92,10 +92,10 @@ def test_strings_are_no_names() -> None:
     ],
 )
 def test_hostile_code_is_read_without_harm(code: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     strip_dollars(code)
     assert "users" in Analysed(code).uses.names or "users" not in code
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_the_host_side_imports_nothing_heavy() -> None:

@@ -160,6 +160,16 @@ def test_what_a_library_is_loaded_with_is_no_setting_of_the_code(chain: Chain) -
     assert decode_contents(changed).settings() == {".settings.matplotlib"}
 
 
+def test_a_file_that_is_read_goes_on_where_it_was(chain: Chain) -> None:
+    code = "with open('a.txt', 'w') as file:\n    file.write('1\\r\\n2\\n3\\n')\ntext, data, ends = open('a.txt'), open('a.txt', 'rb'), open('a.txt', newline='')\n"
+    outcome = chain(f"{code}held = [file]\ntext.readline(), data.read(2), ends.readline()")
+    assert (outcome.error, outcome.unkept) == (None, {})
+    assert "file" not in outcome.named  # each `with` leaves one
+    code = "[text.readline(), data.read().decode(), [*ends], text.name, data.mode, text.encoding, held[0].closed]"
+    assert chain(code).value == ["2\n", "\n2\n3\n", ["2\n", "3\n"], "a.txt", "rb", "utf-8", True]
+    assert chain("text.read()").value == "3\n"
+
+
 def test_a_run_that_was_stopped_says_that_its_names_are_gone(sandbox: Sandbox) -> None:
     outcome = sandbox.run("x = [1]\nwhile True: pass", limits=Limits(cpu_seconds=0.3, wall_seconds=5))
     assert outcome.error.kind == "CpuLimit"

@@ -174,6 +174,8 @@ FORGED: Final[dict[str, bytes]] = {
     "a context of a function that is no generator": make("context", known("functools:reduce"), values(), EMPTY),
     "a parser of another module": make("parser", text("BasicInterpolation"), EMPTY),
     "an archive of a text": make("archive", text("/etc/passwd"), text("r"), text("x"), text("y"), text("z"), text("u")),
+    "a file that is written": make("file", text("a"), text("a"), text("w"), text("x"), b"K\x00", text("utf-8"), text("strict"), b"N"),
+    "a file of no mode": make("file", text("a"), text("a"), text("../r"), b"N", b"K\x00"),
     "intervals of texts": make("intervals", text("ab"), text("cd"), text("right")),
     "a decoder of no options": make("decoder", values(text("object_hook"))),
     "a zone that is a path": make("old_zone", text("../../../etc/passwd")),
