@@ -41,6 +41,10 @@ _AROUND: Final = 10
 _ROWS_FOR_A_LINE: Final = 8
 _NAME: Final = re.compile(r"[A-Z%#][A-Z0-9_%#./()-]*")
 _TITLED: Final = re.compile(r"[A-Z%#][\w%#./():-]*")
+_ALL_TITLED: Final = re.compile(rb"[A-Z%#][\w%#./():\x80-\xff-]*(?:\s+[A-Z%#][\w%#./():\x80-\xff-]*)+")
+_OF_RULES: Final = "-=+ \t─━".encode()
+_NAMES_BYTES: Final = 16 << 10
+"""Bytes in which names are looked for before any line is read."""
 _QUANTITY: Final = re.compile(r"[-+]?\d[\d.,]*(?:[KMGTPEkmgtp]i?[Bb]?|B|%|[smhdwy]|ms|µs)?(?:\d+[smhd])*")
 _RULE: Final = re.compile(r"\s*(?:[-=]+)(?:\s+[-=]+)*\s*")
 _SOLID: Final = re.compile(r"\s*(?:-{3,}|={3,}|─{3,}|━{3,})\s*")
@@ -78,9 +82,9 @@ class Cutting(NamedTuple):
 
 def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
     """Read such a text; None if its first lines do not look like it."""
-    if len(data) > _MAX_BYTES:
+    if len(data) > _MAX_BYTES or not _may_have_names(data[:_NAMES_BYTES]):
         return None
-    head = list(islice(lines_of(data[:_HEAD_BYTES]), _MAX_PREAMBLE + 3))
+    head = list(islice(lines_of(data, stop=min(_HEAD_BYTES, len(data))), _MAX_PREAMBLE + 3))
     at = _header(head)
     if at is None:
         return None
@@ -93,6 +97,17 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
     if _RULE.fullmatch(head[at].text) and len(head) > at + 2 and _RULE.fullmatch(head[at + 2].text):
         return _ruled(data, head, at + 1, head[at])
     return _read(data, head, at)
+
+
+def _may_have_names(head: bytes) -> bool:
+    """Whether a line of the first ones may name columns, or is a rule; in most text none is, which is seen much sooner than by `_header`."""
+    if b"\x1b" in head:
+        return True
+    for line in head.split(b"\n", _MAX_PREAMBLE + 3)[: _MAX_PREAMBLE + 3]:
+        text = line.strip()
+        if b"  " in text or (text and not text.strip(_OF_RULES)) or _ALL_TITLED.fullmatch(text):
+            return True
+    return False
 
 
 class _Found(NamedTuple):

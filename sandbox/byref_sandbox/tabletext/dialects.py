@@ -104,23 +104,23 @@ def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
         lines.pop()
     if not lines:
         return []
-    first = (
-        data[:_FIRST_BYTES].lstrip().partition(newline.encode())[0].translate(None, b"\"'")
-    )  # R writes names in quotes
     chosen = []
     for delimiter in DELIMITERS:
         mark = delimiter.encode()
         least = len(lines) * (_LEAST_SHARE if delimiter in SURE else 0.9)
-        if mark not in head or head.count(mark) < least:
+        if mark not in head or head.count(mark) < least or (delimiter == ", " and "," not in chosen):
             continue
         found = [count for line in lines if (count := line.count(mark))]
         if len(found) < least:
             continue
-        [(most, often)] = Counter(found).most_common(1)
+        most = max(set(found), key=found.count)
+        often = found.count(most)
         # Of few lines, one of another width weighs much.
         if often < (len(lines) * 0.4 if delimiter in SURE and len(lines) < 24 else least):
             continue
-        if force or not ((delimiter in WEAK and not _may_begin(first, mark)) or _is_prose(lines, mark, most + 1)):
+        if force or not (
+            (delimiter in WEAK and not _may_begin(data, newline, mark)) or _is_prose(lines, mark, most + 1)
+        ):
             chosen.append(delimiter)
     return chosen
 
@@ -143,15 +143,18 @@ def _is_prose(lines: list[bytes], mark: bytes, width: int) -> bool:
             return _VALUE.match(rows[0][column]) is not None  # else it may be a name
     if mark[:1] == b"," and sum(cell.count(b" ") > 6 for cell in cells) > len(cells) * 0.4:
         return True
-    return not any(map(_may_be_names, split[: split.index(rows[0]) + 1]))
+    return not any(len(row) > 1 and _may_be_names(row) for row in split[: split.index(rows[0]) + 1])
 
 
 def _may_be_names(row: list[bytes]) -> bool:
     return not any(len(cell) > 80 or _NO_NAME.search(cell) or _VALUE.match(cell) for cell in row if cell.strip())
 
 
-def _may_begin(line: bytes, mark: bytes) -> bool:
-    """Whether a line may name columns, as no cell of it is a value, or may be one of a table of numbers alone."""
+def _may_begin(data: bytes, newline: str, mark: bytes) -> bool:
+    """Whether the first line may name columns, as no cell of it is a value, or may be one of a table of numbers alone."""
+    line = (
+        data[:_FIRST_BYTES].lstrip().partition(newline.encode())[0].translate(None, b"\"'")
+    )  # R writes names in quotes
     if mark not in line:
         return False
     cells = line.decode("utf-8", "replace").split(mark.decode())
@@ -171,8 +174,6 @@ def detect(data: bytes, *, force: bool = False) -> Found | None:
         delimiters = [*DELIMITERS[:4], *delimiters]
     best: Found | None = None
     for delimiter in delimiters:
-        if delimiter == ", " and "," not in delimiters:
-            continue
         for dialect in _dialects(data, delimiter, newline):
             found = _judged(data, dialect, force=force)
             if found is not None and (best is None or found.score > best.score * 1.0001):
