@@ -100,7 +100,9 @@ class Graph:
         language = known.language
         self.codes = Codes(lambda text: language.compile(text, _EARLIER).code)
         self._settings = Settings(language, known.settings)
-        self._by_name = {**known.by_name, **known_functions(space)}
+        functions = known_functions(space)
+        # No copy without need: it would write to each object that the process shares with others.
+        self._by_name = {**known.by_name, **functions} if functions else known.by_name
         self._builders = Builders(language, self.codes, space, self._by_name, known.figures, known.drawn)
         self._only: frozenset[str] | None = None
         self._definitions: Collection[str] = ()

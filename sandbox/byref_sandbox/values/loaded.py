@@ -15,6 +15,7 @@ from typing import Any, Final
 import pandas as pd
 
 from byref_sandbox import wire
+from byref_sandbox.jail.libc import give_back_memory
 from byref_sandbox.jsontext import collector_paused
 from byref_sandbox.values import construct, data, sqltables, tables
 from byref_sandbox.values.bindings import frame_of
@@ -223,9 +224,11 @@ class Store:
 
     def trim(self, pinned: Collection[str]) -> None:
         """Drop the least recently used entries that are not in `pinned`, until the rest fits."""
-        held = self.held_bytes
+        held = before = self.held_bytes
         for key in list(self._entries):
             if held <= self._max_bytes:
-                return
+                break
             if key not in pinned:
                 held -= self._entries.pop(key).size
+        if held < before:
+            give_back_memory()

@@ -19,7 +19,8 @@ from typing import NoReturn
 import msgspec
 
 from byref_sandbox.jail.jail import Jail, Layer, Terms, address_space
-from byref_sandbox.jail.libc import give_back_memory, name_process
+from byref_sandbox.jail.libc import name_process
+from byref_sandbox.zygote import heap
 
 _CHECK_BYTES = 64 << 20
 """Memory that the check of the layers may use beyond what is mapped."""
@@ -41,6 +42,7 @@ def zygote(order_descriptor: int, without: str, modules: str) -> NoReturn:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
+    heap.gather()
     # Imported here and not above: `check` needs none of it, and a library that starts a thread when it is imported would keep
     # `_begin` from making a user namespace.
     from byref_sandbox import wire
@@ -76,7 +78,7 @@ def zygote(order_descriptor: int, without: str, modules: str) -> NoReturn:
     # Forks share this process's memory until somebody writes to it, and the collector writes to each object that it looks at.
     # So what is garbage goes now, and what is left is taken out of the collector's sight, for good.
     gc.collect()
-    give_back_memory()
+    heap.settle()
     gc.freeze()
     # A fork copies the calling thread alone. A lock that another thread held would stay locked in every run, so the host is told
     # how many threads there are, and tests hold it to one.

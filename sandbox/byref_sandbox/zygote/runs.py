@@ -61,13 +61,13 @@ class Runs:
         """
         _be_no_zygote("byref:standby")
         yield
-        self._rehearse(_ANYTHING, keeps=False)
-        yield
-        has_tables = self._store is not None and self._store.has_big_tables
-        self._rehearse(_OVER_TABLES if has_tables else _ANYTHING, keeps=True)
+        self._rehearse(_ANYTHING)
+        if self._store is not None and self._store.has_big_tables:
+            yield
+            self._rehearse(_OVER_TABLES)
 
-    def _rehearse(self, source: str, *, keeps: bool) -> None:
-        request = wire.Request("code", source, _TERMS, keeps=keeps)
+    def _rehearse(self, source: str) -> None:
+        request = wire.Request("code", source, _TERMS, keeps=True)
         body = self._prepare(_REQUESTS.decode(msgspec.msgpack.encode(request)), {}, None)
         for frame in body(worker.Captured(_TERMS.stdout_bytes)):
             wire.pack(frame)
