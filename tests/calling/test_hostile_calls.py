@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import json
+import mmap
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -229,6 +230,24 @@ def test_a_predicate_that_fails_lets_nothing_through(local: Engine, tenant: str,
     assert "whether it needs approval is not known" in reply.text and bank.paid == []
 
 
+def test_a_call_whose_turn_never_came_was_not_made(local: Engine, tenant: str) -> None:
+    made: list[int] = []
+
+    def look(n: int) -> None:
+        made.append(n)
+        time.sleep(1)
+
+    functions = [Function.of(look, concurrency=1), Function("tick", lambda: 1)]
+    session = local.session("left", tenant=tenant, functions=functions)
+    # Calls come in their order: once `tick` is answered, those before it are there.
+    run(session, "import asyncio\nleft = [asyncio.ensure_future(look(n)) for n in range(3)]\nawait tick()")
+    told = {entry.arguments: entry.detail for entry in session.ledger() if entry.tool == "look"}
+    assert made == [0]
+    assert [one["outcome"] for one in told.values()] == ["begun", "raised", "raised"]
+    assert "not made" in told['{"n":2}']["error"]
+    assert session.ledger()[-1].detail["calls"]["made"] == 2
+
+
 def test_a_flood_of_calls_ends_the_run(opened: Callable[..., Session]) -> None:
     scope = opened("flood", run_calls=50)._scope
     made = Calls(replace(scope, called=Called("c1", RUN, "{}", bytes(32))))
@@ -270,6 +289,16 @@ class Exits:
         raise SystemExit(3)
 
 
+class Itself:
+    def model_dump(self, mode: str) -> Itself:
+        return self
+
+
+class Fails:
+    def __getattr__(self, name: str) -> Any:
+        raise BufferError(name)
+
+
 ODD: dict[str, Callable[[], Any]] = {
     "an object": object,
     "what ends the thread": Exits,
@@ -281,6 +310,10 @@ ODD: dict[str, Callable[[], Any]] = {
     "a session's engine": lambda: gc,
     "itself in itself": lambda: (lambda a: a.append(a) or a)([]),  # type: ignore[func-returns-value]
     "deep lists": lambda: json.loads("[" * 900 + "]" * 900),
+    "what says that it is itself": Itself,
+    "a buffer that is gone": lambda: (lambda m: m.close() or m)(mmap.mmap(-1, 10)),  # type: ignore[func-returns-value]
+    "what fails in every way": Fails,
+    "a member that fails in every way": lambda: [{"a": Fails()}],
 }
 
 

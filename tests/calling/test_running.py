@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import enum
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
@@ -161,6 +163,21 @@ def test_decisions_are_about_the_calls_of_that_code_only(open_shop: Callable[...
         session.resume("c1", {one.id: True})
 
 
+@dataclass
+class Order:
+    id: int
+    region: str
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+class Pair(NamedTuple):
+    a: int
+    b: int
+
+
 RESULTS = {
     "a frame": (pd.DataFrame({"a": [1, 2]}), "list(x.a)", "[1,2]"),
     "a date": (datetime.date(2026, 1, 2), "x.year", "2026"),
@@ -168,6 +185,10 @@ RESULTS = {
     "bytes": (b"abc", "len(x)", "3"),
     "nothing": (None, "x is None", "True"),
     "a set": ({1}, "1 in x", "True"),
+    "a part of a buffer": (memoryview(b"abcd")[::2], "x.decode()", "ac"),
+    "dataclasses": ([Order(1, "EU"), Order(2, "US")], "[o['region'] for o in x]", '["EU","US"]'),
+    "an enumeration": ({"a": Color.RED, "on": datetime.date(2026, 1, 2)}, "x['a'], x['on'].year", '["red",2026]'),
+    "a named tuple": (Pair(1, 2), "x['a']", "1"),
 }
 
 

@@ -30,6 +30,11 @@ def root_pid(sandbox: Any) -> int:
     return int(sandbox.start()._root.pid)
 
 
+def computes(pid: int) -> bool:
+    """Whether a process wants the processor, or the disk, at this moment."""
+    return stat(pid)[0] in "RD"
+
+
 def everyone(pid: int) -> set[int]:
     """Every living process below `pid`."""
     parents: dict[int, int] = {}

@@ -131,6 +131,11 @@ class Maker:
         """Return how many calls of each function are under way or wait for their turn."""
         return Counter(one.function.name for one in (*self._under.values(), *self._queue))
 
+    @property
+    def unmade(self) -> list[int]:
+        """The rows of the calls that still wait for their turn."""
+        return [one.row for one in self._queue]
+
     def deadlines(self) -> list[float]:
         """Return when calls under way take too long, by the monotonic clock."""
         return [one.began + one.seconds for one in self._under.values() if one.began and not one.ended]
@@ -230,15 +235,16 @@ class Maker:
 
     def _encode(self, one: CallUnderWay, value: object) -> None:
         usages: Sequence[Usage] | None = None
-        if isinstance(value, Answered) and isinstance(one.function, ModelFunction):
-            usages = submodels.usages_of(self._scope, one.function, value)
-            if value.error is not None:
-                self._came_back(one, None, error_of(one.function, value.error), usages)
-                return
-            value = value.value
-        else:
-            self._learn(one.function, value)
+        # Whatever happens here, the call comes back: nobody else ends it, and the code waits for it.
         try:
+            if isinstance(value, Answered) and isinstance(one.function, ModelFunction):
+                usages = submodels.usages_of(self._scope, one.function, value)
+                if value.error is not None:
+                    self._came_back(one, None, error_of(one.function, value.error), usages)
+                    return
+                value = value.value
+            else:
+                self._learn(one.function, value)
             made = results.made(self._scope, one.function.name, value)
         except ByrefError as error:
             words = f"{one.function.name}(): its result cannot be kept: {error}"

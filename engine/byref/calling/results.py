@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Final
+from uuid import UUID
 
-from byref.artifacts import store
+import msgspec
+
+from byref.artifacts import staging, store
 from byref.artifacts.staging import Staged
 from byref.artifacts.store import Description
 from byref.content import Block, to_block
 from byref.conversation import room
 from byref.conversation.scope import Scope
+from byref.describe.shape import kind_of
 from byref.describe.truncate import head_of
 from byref.jsonscan import LazyJSON
+from byref.stores.frames import Ahead
 from byref_sandbox import EXACT
 from byref_sandbox.values import data, plain
 
+_KEPT: Final = (bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID)
+"""What a run gives back with its type."""
 UNKEPT_BYTES = 2_000
 """Results of up to so many bytes are no artifacts."""
 
@@ -39,44 +50,74 @@ def made(scope: Scope, function: str, value: object) -> Made:
         TypeError: it is no data.
         QuotaExceeded: there is no room for it.
     """
-    content_type, payload = _encoded(value)
-    if len(payload) <= UNKEPT_BYTES or scope.policy.keep_tokens is None:
-        return Made(content_type, payload, scope.count(_text(content_type, payload)))
+    with ExitStack() as leaving:
+        # Encoded once, a record on each line, as outputs are stored: so lines, grep and jq work on it.
+        block = to_block(value) if type(value) in (list, dict) else None
+        content_type, payload = data.JSON, b""
+        if isinstance(block, Block) and block.kind == "json":
+            payload = block.data
+        ahead = _begun(scope, payload, leaving)
+        if not payload or not plain.is_json(value, payload):
+            content_type, payload = _encoded(value)
+            ahead = _begun(scope, payload, leaving)
+        if len(payload) <= UNKEPT_BYTES or scope.policy.keep_tokens is None:
+            return Made(content_type, payload, scope.count(_text(content_type, payload)))
+        about = _described(scope, value, content_type, payload)
+        if about.tokens < scope.policy.keep_tokens:
+            return Made(content_type, payload, about.tokens)
+        return Made(content_type, payload, about.tokens, room.stage(scope, payload, content_type, ahead=ahead), about)
+
+
+def _begun(scope: Scope, payload: bytes, leaving: ExitStack) -> Ahead | None:
+    """Start to compress a large result on other threads: its exactness and its description take as long."""
+    if len(payload) <= staging.BUFFERED_BYTES or scope.policy.keep_tokens is None:
+        return None
+    ahead = staging.begun(scope.place, payload)
+    if ahead is not None:
+        leaving.callback(ahead.close)
+    return ahead
+
+
+def _described(scope: Scope, value: object, content_type: str, payload: bytes) -> Description:
     if content_type == data.JSON:
         written = LazyJSON(payload)
         preview, tokens = head_of(written.text, store.PREVIEW_CHARS), written.tokens(scope.count)
-        about = Description("json", content_type, len(payload), preview, tokens, written.shape)
-    elif content_type == data.TEXT:
+        shape = kind_of(value) if type(value) in (list, dict) else written.shape
+        return Description("json", content_type, len(payload), preview, tokens, shape)
+    if content_type == data.TEXT:
         text = payload.decode("utf-8", "surrogatepass")
-        about = Description(
+        return Description(
             "text", content_type, len(payload), head_of(text, store.PREVIEW_CHARS), scope.count(text), "text"
         )
-    else:
-        words = _shape_of(value) if content_type == EXACT else "bytes"
-        about = Description("document", content_type, len(payload), words, max(1, len(payload) // 4), words)
-    if about.tokens < scope.policy.keep_tokens:
-        return Made(content_type, payload, about.tokens)
-    return Made(content_type, payload, about.tokens, room.stage(scope, payload, content_type), about)
+    words = _shape_of(value) if content_type == EXACT else "bytes"
+    return Description("document", content_type, len(payload), words, max(1, len(payload) // 4), words)
 
 
 def _encoded(value: object) -> tuple[str, bytes]:
+    """Return a value as it is, else as what it says that it is, else with its dataclasses and enumerations as plain data."""
     if isinstance(value, bytes | bytearray | memoryview):
         return data.BYTES, bytes(value)
-    if type(value) in (list, dict):
-        # Encoded once, a record on each line, as outputs are stored: so lines, grep and jq work on it.
-        block = to_block(value)
-        if isinstance(block, Block) and block.kind == "json" and plain.is_json(value, block.data):
-            return data.JSON, block.data
     try:
         return data.encode_exactly(value)
-    except TypeError:
-        told = _plain(value)
-        if told is value:
-            raise
-        return data.encode_exactly(told)
+    except TypeError as error:
+        for form in (_said, _built):
+            with suppress(TypeError, RecursionError):
+                return data.encode_exactly(form(value))
+        raise error from None
 
 
-def _plain(value: object) -> object:
+def _built(value: object) -> object:
+    return msgspec.to_builtins(_said(value), builtin_types=_KEPT, enc_hook=_within)
+
+
+def _within(value: object) -> object:
+    said = value if hasattr(type(value), "__array__") else _said(value)  # tables have more to them than `to_dict` says
+    if said is value:
+        raise TypeError(type(value).__name__)
+    return said
+
+
+def _said(value: object) -> object:
     """Return what an object says that it is as data: pydantic's models, say."""
     for name in ("model_dump", "to_dict", "_asdict", "dict"):
         method = getattr(value, name, None)

@@ -45,6 +45,11 @@ ROOM_SECONDS: Final = 0.1
 """How often calls that wait for other runs' calls to end are tried again."""
 SHOWN_ARGUMENT_CHARS: Final = 300
 _NEVER: Final = 3600.0
+_UNMADE: Final = {
+    "new_state": "raised",
+    "new_error_kind": "RuntimeError",
+    "new_error": "it was not made: the code had ended before its turn",
+}
 
 
 class PathChanged(Exception):
@@ -72,6 +77,8 @@ class Tally:
 
     calls: int = 0
     failed: int = 0
+    left: int = 0
+    """Calls that were under way when the code had ended."""
     tokens: int = 0
     """Of results, which the model did not read."""
     departed: dict[str, str] = field(default_factory=dict)
@@ -247,6 +254,10 @@ class Calls:
         """End the program, with its reply's step; large results get names. It may be called again after a rollback."""
         if self._program is None:
             return
+        unmade = self._maker.unmade
+        self.tally.left = len(self._maker) - len(unmade)
+        if unmade:
+            journal.end(connection, [{"of_call": row, "new_wall_ms": None, **_UNMADE} for row in unmade])
         journal.commit(connection, self._program, step)
         if step is not None:
             self._name_results(connection, step)

@@ -14,7 +14,7 @@ from byref.artifacts.staging import Content, Staged
 from byref.conversation.scope import Scope
 from byref.db.sums import Bytes
 from byref.errors import QuotaExceeded, StorageFailure
-from byref.stores.frames import line_count
+from byref.stores.frames import Ahead, line_count
 
 
 def excess(scope: Scope, adding: Mapping[bytes, int], kept: int | None = None) -> Excess | None:
@@ -57,14 +57,21 @@ def check_within(connection: Connection, scope: Scope, adding: Mapping[bytes, in
         raise QuotaExceeded(str(found))
 
 
-def stage(scope: Scope, data: bytes, content_type: str, beside: Mapping[bytes, int] | None = None) -> Staged:
+def stage(
+    scope: Scope,
+    data: bytes,
+    content_type: str,
+    beside: Mapping[bytes, int] | None = None,
+    *,
+    ahead: Ahead | None = None,
+) -> Staged:
     """Stage bytes as an unpublished blob; QuotaExceeded if there is no room for them.
 
-    `beside` has the sizes, by digest, of other payloads that will be stored with them.
+    `beside` has the sizes, by digest, of other payloads that will be stored with them; `ahead` are the frames from `staging.begun`.
     """
     digest = digest_of(data)
     check(scope, {**(beside or {}), digest: len(data)})
-    return staging.stage(scope.place, Content(data, digest, line_count(data), content_type))
+    return staging.stage(scope.place, Content(data, digest, line_count(data), content_type), ahead)
 
 
 def owner_of(scope: Scope) -> Owner:

@@ -225,8 +225,8 @@ def _detail(answer: Answer) -> dict[str, Any]:
     if answer.shown is not None:
         return {"shown": answer.shown.id}
     detail: dict[str, Any] = {"images": [plot.id for plot in answer.images]} if answer.images else {}
-    if answer.calls is not None and (tally := answer.calls.tally).calls:
-        detail["calls"] = {"made": tally.calls, "failed": tally.failed, "tokens": tally.tokens}
+    if answer.calls is not None and ((tally := answer.calls.tally).calls or tally.left):
+        detail["calls"] = {"made": tally.calls + tally.left, "failed": tally.failed, "tokens": tally.tokens}
     return detail
 
 
