@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 from material import page, prose, records
+from psycopg import _queries
 from sqlalchemy import delete, text, update
+from sqlalchemy.dialects.postgresql import psycopg
 from sqlcheck import TABLES
 
 from byref import ArtifactMissing, ConfigurationError, Engine, Policy, QuotaExceeded, Session, SessionGone
+from byref.artifacts import at_once
 from byref.db.tables import FrameRow
 from byref.policy import TOOL_NAMES
 from byref_sandbox import Sandbox
@@ -231,3 +234,10 @@ def test_sharing_counts_for_the_one_that_receives(engine: Engine, tenant: str) -
     with pytest.raises(QuotaExceeded, match="120 bytes"):
         one.share("x", "other")
     assert one.share("x", "one").payload.size == 60
+
+
+def test_the_driver_keeps_the_statement_of_a_small_payload() -> None:
+    """psycopg takes a longer one apart at each use."""
+    compiled = at_once._PUBLISH.compile(dialect=psycopg.dialect())
+    assert len(compiled.params) <= _queries.MAX_CACHED_STATEMENT_PARAMS
+    assert len(str(compiled)) <= _queries.MAX_CACHED_STATEMENT_LENGTH

@@ -6,12 +6,17 @@ SQLite has no INSERT inside another statement. There a statement costs no round 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Select, bindparam, select, true
 from sqlalchemy.dialects import postgresql
 
 from byref.db.tables import Base
+
+_SHARED: Final = frozenset({"tenant", "session_id"})
+"""Columns that have one value in all rows of a statement and are given once: psycopg keeps what it has made of a statement for the
+next time only if that has at most 50 parameters.
+"""
 
 
 class Link(NamedTuple):
@@ -39,7 +44,7 @@ def statement(*links: Link, beside: Sequence[Select[Any]] = ()) -> Select[Any]:
     rows: list[Any] = []
     for number, link in enumerate(links):
         its = link.table.__table__.c
-        given = {name: bindparam(f"{number}_{name}", type_=its[name].type) for name in link.columns}
+        given = {name: bindparam(_parameter(number, name), type_=its[name].type) for name in link.columns}
         row: Any
         if link.refers:
             values = select(rows[link.to].c.id, *given.values())
@@ -61,5 +66,9 @@ def statement(*links: Link, beside: Sequence[Select[Any]] = ()) -> Select[Any]:
 
 
 def parameters(*rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a `statement` for its rows."""
-    return {f"{number}_{name}": value for number, row in enumerate(rows) for name, value in row.items()}
+    """Return the parameters of a `statement` for its rows, which are of one tenant and one session."""
+    return {_parameter(number, name): value for number, row in enumerate(rows) for name, value in row.items()}
+
+
+def _parameter(number: int, column: str) -> str:
+    return column if column in _SHARED else f"{number}_{column}"
