@@ -141,6 +141,10 @@ class Logger(_Filtered):
         self.parent = root
         self._settings = settings
 
+    def __setattr__(self, name: str, value: object) -> None:
+        # An object of the code's would answer when the session's settings are compared.
+        super().__setattr__(name, bool(value) if name in ("propagate", "disabled") else value)
+
     def getEffectiveLevel(self) -> int:  # noqa: N802
         """Return the level that counts: the root's where none was set."""
         return self.level or (self.parent.level if self.parent is not None else 0) or int(self._settings["level"])
