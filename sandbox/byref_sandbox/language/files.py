@@ -336,9 +336,8 @@ class Files:
     ) -> TextFile | BinaryFile:
         """Make a handle of what `_parts` gave: a closed one, or one from which the rest is read."""
         made: Any = (TextFile if as_text else BinaryFile)(self, key, name, mode, b"", *as_text)
-        buffer: Any = (
-            io.StringIO if as_text else io.BytesIO
-        )  # its own methods neither check the mode nor write into the file
+        # The buffer's own methods neither check the mode nor write into the file.
+        buffer: Any = io.StringIO if as_text else io.BytesIO
         if content is None:
             buffer.close(made)
         else:
