@@ -96,6 +96,27 @@ def test_a_list_is_a_variable_under_the_tools_name(engine: Engine, raw: dict[str
     assert session.variable("rows").value() == ROWS
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"content": [{"type": "text", "text": json.dumps(ROWS[:90])}]},
+        {
+            "content": [{"type": "text", "text": json.dumps(ROWS[:90], indent=2)}],
+            "structuredContent": {"result": ROWS[:90]},
+        },
+        {"content": [OK], "structuredContent": {"result": ROWS[:90]}, "_meta": {"k": 1}},
+    ],
+    ids=["text", "both", "structured"],
+)
+def test_what_passes_and_is_kept_is_as_it_came(engine: Engine, raw: dict[str, Any]) -> None:
+    session = engine.session(secrets.token_hex(8))
+    sent = json.dumps(raw)
+    found, _ = process(engine, session, raw, tool="rows", arguments={}, limit=None, version=VERSION)
+    assert json.dumps(found) == sent
+    kept = session.variable("rows").value()
+    assert (kept["result"] if isinstance(kept, dict) else kept) == ROWS[:90]
+
+
 def test_a_tools_own_limit_holds_below_the_floor(engine: Engine) -> None:
     raw = {"content": [{"type": "text", "text": "x" * 2_000}]}
     limit = limit_of({"_meta": {"anthropic/maxResultSizeChars": 500}})
