@@ -259,8 +259,8 @@ def test_keys_move_through_the_list_and_times_are_local(local_house: House, tena
         refused: list[str] = []
         page.on("console", lambda said: refused.append(said.text))
         await page.goto(f"{url}session?session={name}")
-        shown = await page.evaluate("document.querySelector('dl time').textContent")
-        exact = await page.evaluate("document.querySelector('dl time').dateTime")
+        shown = await page.evaluate("document.querySelector('main time').textContent")
+        exact = await page.evaluate("document.querySelector('main time').dateTime")
         assert shown.endswith(":30") or shown[-5:] != exact[11:16], (shown, exact)
         await page.keyboard.press("j")
         await page.keyboard.press("j")

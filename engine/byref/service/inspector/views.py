@@ -30,6 +30,8 @@ LINES_CHARS = 2_000
 """Characters of one line."""
 COMPARED = 2_000
 """Lines of each of two texts that are compared."""
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+"""`json.dumps` with an argument makes an encoder at each call, which takes longer than to write a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,9 @@ def _written(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return str(value) if type(value) is int else json.dumps(value, ensure_ascii=False)
+        if type(value) is int or (type(value) is float and value - value == 0):
+            return repr(value)
+        return _encode(value)
     except (ValueError, RecursionError):
         return "(nested too deeply)"
 
