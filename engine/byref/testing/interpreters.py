@@ -1,9 +1,14 @@
 """The contract of `Interpreter` as tests, which an author of an interpreter runs on it; needs pytest::
 
+    @pytest.fixture(scope="module")
+    def mine():
+        with MyInterpreter() as interpreter:
+            yield interpreter
+
     class TestMyInterpreter(InterpreterContract):
-        @pytest.fixture(scope="class")
-        def interpreter(self):
-            return MyInterpreter()
+        @pytest.fixture
+        def interpreter(self, mine):
+            return mine
 
 Code may be run by processes that are started for it, so tests take seconds.
 """
