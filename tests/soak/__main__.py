@@ -1,8 +1,9 @@
 """`make soak`: twenty minutes of mixed load, and whether memory, descriptors, threads and processes stay flat.
 
-    python tests/soak [--minutes 20] [--sessions 32] [--workers 8] [--processes 1] [--url URL] [--every 5] [--seed 1]
+    python tests/soak [--minutes 20] [--sessions 32] [--workers 8] [--processes 1] [--url URL] [--every 5] [--seed 1] [--http]
 
-The load runs in host processes of its own, one with all workers or several (on PostgreSQL) that share them. Exit code 1 where
+The load runs in host processes of its own, one with all workers or several (on PostgreSQL) that share them. With `--http` each host has
+a `byref serve`, of which it asks everything over sockets. Exit code 1 where
 something grew over the second half by more than its bound, failed, or was left behind.
 """
 
@@ -24,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import create_engine, make_url
 
-sys.path.append(str(Path(__file__).parent.parent / "chaos"))
+sys.path += [str(Path(__file__).parent.parent / name) for name in ("chaos", "support")]
 
 import kit
 from load import Load
@@ -46,6 +47,7 @@ class Host:
                 *share,
                 f"--url={url}",
                 f"--every={options.every}",
+                *(["--http"] if options.http else []),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -92,7 +94,12 @@ def bear(options: argparse.Namespace) -> int:
     tempfile.tempdir = None
     before = kit.descriptors()
     load = Load(
-        options.url, sessions=options.sessions, workers=options.workers, seed=options.seed, mark=f"{options.host} "
+        options.url,
+        sessions=options.sessions,
+        workers=options.workers,
+        seed=options.seed,
+        mark=f"{options.host} ",
+        http=options.http,
     )
     over = threading.Event()
 
@@ -156,6 +163,8 @@ def soak(options: argparse.Namespace, url: str) -> list[str]:
                 host.latencies.clear()
             if latencies:  # before, they start
                 pids = [host.pid for host in hosts]
+                if options.http:
+                    pids = [kit.below(pid)[0] for pid in pids]  # the servers
                 samples.append(sample(pids, [pid for host in pids for pid in kit.below(host)], size_of(url), latencies))
                 if len(samples) % 12 == 0:
                     now = ", ".join(f"{name} {value:,.1f}" for name, value in samples[-1].items())
@@ -205,6 +214,7 @@ def main() -> int:
     )
     parser.add_argument("--every", type=float, default=5, help="seconds between two samples")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--http", action="store_true", help="over the HTTP API of servers")
     parser.add_argument("--host", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.host is not None:
@@ -223,7 +233,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parent.parent / "support"))
     import leftovers
 
     leftovers.watch()

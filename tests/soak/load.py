@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
+from over_http import HTTPEngine, HTTPSession
+
 from byref import CharCounter, Engine, Policy
 from byref.session import Session
 from byref_sandbox import Sandbox
@@ -26,7 +28,7 @@ WARM = 6
 class Conversation:
     """One place at the table: a conversation, and the next one in its place when it is over."""
 
-    def __init__(self, engine: Engine, place: str, seed: int) -> None:
+    def __init__(self, engine: Engine | HTTPEngine, place: str, seed: int) -> None:
         self._engine, self._place, self._chance = engine, place, random.Random(seed)
         self._number = 0
         self.lock = threading.Lock()
@@ -35,7 +37,7 @@ class Conversation:
     def _begin(self) -> None:
         self._number += 1
         self._turns, self._counted = 0, 0
-        self._session: Session = self._engine.session(
+        self._session: Session | HTTPSession = self._engine.session(
             f"{self._place} {self._number}", policy=POLICY, tools=TOOLS, context_window=1_000_000
         )
         self._rows: tuple[str, str, int] | None = None
@@ -172,9 +174,9 @@ class Conversation:
 class Load:
     """Workers that each take the next free conversation; until `stop`, or until one fails."""
 
-    def __init__(self, url: str, *, sessions: int, workers: int, seed: int, mark: str = "") -> None:
-        self.sandbox = Sandbox(sessions=WARM).start()
-        self.engine = Engine(url, interpreter=self.sandbox, counter=CharCounter())
+    def __init__(self, url: str, *, sessions: int, workers: int, seed: int, mark: str = "", http: bool = False) -> None:
+        self.sandbox = None if http else Sandbox(sessions=WARM).start()
+        self.engine = HTTPEngine(url) if http else Engine(url, interpreter=self.sandbox, counter=CharCounter())
         self._places = [
             Conversation(self.engine, f"{mark}{number}", seed * 1_000 + number) for number in range(sessions)
         ]
@@ -200,7 +202,8 @@ class Load:
         self.failures += [f"{thread.name} did not come back" for thread in self._threads if thread.is_alive()]
         self._places.clear()
         self.engine.close()
-        self.sandbox.close()
+        if self.sandbox is not None:
+            self.sandbox.close()
 
     @property
     def is_over(self) -> bool:

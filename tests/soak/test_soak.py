@@ -48,7 +48,7 @@ def test_a_process_is_looked_at_by_its_id() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [[], ["--processes", "2"]])
+@pytest.mark.parametrize("more", [[], ["--processes", "2"], ["--http"]])
 def test_a_short_soak_leaves_nothing(more: list[str]) -> None:
     command = [
         sys.executable,

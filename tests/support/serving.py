@@ -12,9 +12,9 @@ BYREF = str(Path(sys.executable).with_name("byref"))
 
 
 @contextmanager
-def serving(url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(url: str, jail: str = "language-only") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run a server on a database, and give its address; it is killed in the end, if nobody has killed it before."""
-    words = [BYREF, "serve", "--db", url, "--port", "0", "--jail", "language-only"]
+    words = [BYREF, "serve", "--db", url, "--port", "0", "--jail", jail]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             assert process.stdout is not None
