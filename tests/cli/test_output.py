@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import pty
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from cli_kit import Run, command
 from rich.console import Console
@@ -139,3 +141,24 @@ def test_lone_surrogates_and_narrow_encodings_are_printed(
         patch.setattr(sys, "stdout", narrow)
         assert main(("process", "odd.json")) == 0
         assert printed.getvalue() == b'["\\ud800", "?"]\n'
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "json"])
+def test_records_are_a_table_on_a_terminal_and_themselves_in_a_pipe(
+    run: Run, tmp_path: Path, screen: Callable[[int], None], kind: str
+) -> None:
+    frame = pd.DataFrame({"id": range(2_000), "city": ["Oslo", "Rome"] * 1_000})
+    path = tmp_path / f"orders.{kind}"
+    path.write_text(frame.to_csv(index=False) if kind == "csv" else frame.to_json(orient="records"))
+    if kind == "parquet":
+        frame.to_parquet(path)
+    assert "2000" in run("process", str(path)).out
+    piped = run("show", "orders").out
+    if kind == "csv":
+        assert piped == path.read_text()
+    else:
+        assert json.loads(piped) == frame.to_dict("records")
+    screen(80)
+    shown = run("show", "orders")
+    assert [line.split() for line in shown.out.splitlines()[:3:2]] == [["id", "city"], ["0", "Oslo"]]
+    assert "of 2,000 records" in shown.err

@@ -93,6 +93,19 @@ def test_a_host_may_leave_documents_as_they_are(local: Engine, tenant: str, poli
     assert artifact.value == parquet()
 
 
+def test_a_small_document_is_its_tables_too(session: Session) -> None:
+    file = io.BytesIO()
+    FRAME.head(50).to_excel(file, index=False)
+    result = session.process(file.getvalue(), tool="get_book", call_id="c")
+    assert (result.route, result.reason) == ("variables", "tables")
+    assert result.envelope is not None and result.tokens < result.original_tokens
+    assert session.run("len(get_book), list(get_book[0])").value == [50, list(FRAME)]
+    assert "but its tables were read" in str(session.explain("c"))
+    assert session.process(file.getvalue(), tool="get_book", call_id="c").text == result.text
+    nothing = session.process(b"PK\x03\x04" + b"\0" * 500, tool="get_zip")
+    assert (nothing.route, nothing.reason) == ("inline", "below_floor")
+
+
 def test_where_no_tool_reads_tables_it_is_a_document(local: Engine, tenant: str) -> None:
     session = local.session("s", tenant=tenant, tools=[])
     result = session.process(parquet(), tool="get_sales")

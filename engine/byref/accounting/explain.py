@@ -20,6 +20,7 @@ _BECAUSE = {
     "context_percentage": "its {value:,} bytes are above the per-output threshold of {limit:,}",
     "headroom": "the context would have grown to {value:,} tokens, past the headroom limit of {limit:,}",
     "fits": "its {value:,} {unit} are within the per-output threshold of {limit:,}",
+    "tables": "a model reads nothing of its {value:,} bytes, but its tables were read",
     "not_smaller": "what would have stood for it was no smaller",
     "not_storable": "its bytes are elsewhere, or its type is not known, so that nothing could be stored",
     "max_artifact_bytes": "it is larger than max_artifact_bytes allows to be stored",

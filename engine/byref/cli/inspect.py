@@ -8,7 +8,7 @@ import shlex
 from argparse import Namespace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeGuard
 
 from byref.accounting.ledger import Entry
 from byref.artifacts import store, variables
@@ -283,10 +283,17 @@ def _show_one(session: Session, what: str, *, as_json: bool) -> None:
     if as_json:
         value = variable.value() if variable is not None else artifact.value if artifact is not None else None
         output.json(about | {"value": value})
-    elif variable is not None and variable.artifact.reading and type(rows := variable.value()) is list:
-        output.records(rows, data)
+    elif variable is not None and output.is_terminal() and _is_table(rows := variable.value(), variable.artifact):
+        output.records(rows)
     else:
         output.data(data)
+
+
+def _is_table(value: Any, artifact: Artifact) -> TypeGuard[list[dict[str, Any]]]:
+    """Whether a value is records that were read from a text, or others without anything nested in their cells."""
+    if type(value) is not list or not value or not all(type(row) is dict for row in value):
+        return False
+    return artifact.reading is not None or not any(type(cell) in (dict, list) for row in value for cell in row.values())
 
 
 def _variable(session: Session, name: str) -> Variable | None:

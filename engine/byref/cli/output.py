@@ -49,11 +49,8 @@ def data(content: bytes) -> None:
         note(f"shown in part: {len(content):,} bytes in {len(lines):,} lines; pipe it to have all of them")
 
 
-def records(rows: Sequence[Mapping[str, object]], content: bytes) -> None:
-    """Print records: the text that they are read from unchanged in a pipe, a table of the first ones on a terminal."""
-    if not is_terminal():
-        data(content)
-        return
+def records(rows: Sequence[Mapping[str, object]]) -> None:
+    """Print a table of the first records, for a terminal."""
     columns = list(dict.fromkeys(name for row in rows[:MAX_TERMINAL_LINES] for name in row))
     numbers = [
         name for name in columns if any(type(row.get(name)) in (int, float) for row in rows[:MAX_TERMINAL_LINES])
@@ -61,9 +58,7 @@ def records(rows: Sequence[Mapping[str, object]], content: bytes) -> None:
     shown = [[row.get(name) for name in columns] for row in rows[:MAX_TERMINAL_LINES]]
     table(columns, shown, right=numbers, spare=columns[:2:-1])
     if len(rows) > MAX_TERMINAL_LINES:
-        note(
-            f"the first {MAX_TERMINAL_LINES} of {len(rows):,} records; pipe it to have the text that they are read from"
-        )
+        note(f"the first {MAX_TERMINAL_LINES} of {len(rows):,} records; pipe it to have the text itself")
 
 
 def json(value: object) -> None:

@@ -238,7 +238,18 @@ def prepare(
             _take_for_tables(measured, shaping.format)
             if not verdict.fits and not measured.is_structured:
                 _read_tables(scope, measured)
+        if len(blocks) == 1 and _is_unreadable(scope, verdict, blocks[0]):
+            _read_tables(scope, blocks[0])
+            if blocks[0].tables is not None:
+                prepared.verdict = Verdict(False, "tables", blocks[0].size)
     return prepared
+
+
+def _is_unreadable(scope: Scope, verdict: Verdict, measured: Measured) -> bool:
+    """Whether a document that would pass whole is bytes that say nothing to a model, which could follow a reference to its tables."""
+    is_document = isinstance(measured.piece.block, Media) and measured.piece.block.kind == "document"
+    follows = bool(scope.tools) and scope.policy.mode != "truncate"
+    return is_document and follows and verdict.reason in ("below_floor", "fits")
 
 
 def _take_for_tables(measured: Measured, format: str | None) -> None:

@@ -28,6 +28,7 @@ Reason = Literal[
     "context_percentage",
     "headroom",
     "fits",
+    "tables",
     "not_smaller",
     "not_storable",
     "max_artifact_bytes",
@@ -35,7 +36,7 @@ Reason = Literal[
     "max_tenant_bytes",
     "storage_failure",
 ]
-"""The rule that decided an output's route. `not_smaller`: the replacement would have been no smaller than the output.
+"""The rule that decided an output's route. `tables`: it is a document of which a model could read nothing but its tables. `not_smaller`: the replacement would have been no smaller than the output.
 `not_storable`: the output is a block whose bytes are elsewhere, or of an unknown type."""
 
 Unit = Literal["bytes", "tokens"]
