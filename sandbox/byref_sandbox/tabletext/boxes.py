@@ -29,6 +29,7 @@ from byref_sandbox.tabletext.result import Format, NotATable, Row, Table
 
 _RULE: Final = re.compile(r"\s*[-+|=:\u2500-\u257f ]*[-─━═=][-+|=:\u2500-\u257f ]*")
 _DRAWN: Final = re.compile("──|━━|══".encode())
+_OF_RULES: Final = b"-+|=:" + bytes({*"".join(map(chr, range(0x2500, 0x2580))).encode()})
 _FIRST_RULE: Final = 8 << 10
 """Bytes in which the first rule is."""
 _CLOSING: Final = re.compile(r"[├┝╞╟╠┣][─═━]*(?:[┴╧╩┻╨┷][─═━]*)+[┤┥╡╢╣┫]")
@@ -110,10 +111,13 @@ def _with_footer(table: Table, end: int) -> Table:
 
 
 def _may_have_rule(data: bytes) -> bool:
+    """Whether one of the first lines has nothing but what rules have; in most text none has, which is seen before any line is read."""
     head = data[:_FIRST_RULE]
-    if b"--" in head or b"==" in head or (b"|" in head and any(mark in head for mark in (b"|-", b"| -", b"|:-"))):
-        return True
-    return _DRAWN.search(head) is not None
+    has_bars = b"|" in head and any(mark in head for mark in (b"|-", b"| -", b"|:-"))
+    if b"--" not in head and b"==" not in head and not has_bars and _DRAWN.search(head) is None:
+        return False
+    lines = head.split(b"\n", _HEAD_LINES)[:_HEAD_LINES]
+    return b"\x1b" in head or any(line and not line.translate(None, _OF_RULES).strip() for line in lines)
 
 
 def _first_rule(lines: list[Line]) -> tuple[int, Layout] | None:
