@@ -389,6 +389,25 @@ def test_explain_says_why_a_stream_is_no_table(session: Session, small: None, te
     assert reason in json.dumps(session.explain(result.step or 0), default=str)
 
 
+@pytest.mark.parametrize(
+    "data", [b"id,n\xe4me\n" + b"1,\xe9\n" * LONG, b"a,b\n" + b"1,2\n" * LONG + b"3,\xe4\n", b"\xff,\n" * LONG]
+)
+def test_a_stream_in_another_encoding_stays_text(session: Session, small: None, data: bytes) -> None:
+    result = session.process(io.BytesIO(data), tool="get_text")
+    assert (result.route, result.artifacts[0].payload.read()) == ("truncate", data)
+
+
+def test_a_stream_stays_text_where_looking_at_it_fails(
+    session: Session, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(passing.Passing, "feed", fails)
+    text = "id,name\n" + "1,a\n" * LONG
+    assert session.process(io.StringIO(text), tool="get_text").route != "variables"
+
+
 def test_a_stream_is_not_looked_at_where_the_policy_says_so(local: Engine, tenant: str, small: None) -> None:
     session = local.session("s", tenant=tenant, policy=Policy(tables="off", per_tool={"codes": {"format": "csv"}}))
     text = "id,name\n" + "1,a\n" * (LONG // 3)

@@ -5,6 +5,7 @@ The text stays what is stored. The records are read from it again by its `readin
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ from byref.jsonscan import Described, Scanned, Scanner
 from byref_sandbox.tabletext import NotATable, Passed, Passing, Recognised, ndjson, reading, recognise
 from byref_sandbox.tabletext.delimited import Delimited, Span
 from byref_sandbox.tabletext.result import PartKind, Table
+
+logger = logging.getLogger("byref")
 
 WHOLE_BYTES: Final = 1 << 18
 """Bytes of a text up to which all records are looked at; of a longer one, the first, the last and some between."""
@@ -89,9 +92,27 @@ class TableScan:
         self._lines: ndjson.Joining | None = None
         self._array = Scanner()
         self._rows: Passing | None = None
+        self._has_failed = False
 
     def feed(self, data: bytes) -> None:
         """Read the next bytes."""
+        if not self._has_failed:
+            try:
+                self._feed(data)
+            except Exception:  # text can always pass as text
+                logger.exception("byref could not look for tables in a text; it stays text")
+                self._has_failed = True
+
+    def finish(self) -> Passed | Scanned | NotATable:
+        """Return what the text is: JSON lines as the array of them."""
+        if not self._has_failed:
+            try:
+                return self._finish()
+            except Exception:
+                logger.exception("byref could not look for tables in a text; it stays text")
+        return NotATable("it could not be looked at")
+
+    def _feed(self, data: bytes) -> None:
         if self._lines is None and self._rows is None:
             self._beginning += data
             if len(self._beginning) < _BEGINNING:
@@ -102,10 +123,9 @@ class TableScan:
         elif self._rows is not None:
             self._rows.feed(data)
 
-    def finish(self) -> Passed | Scanned | NotATable:
-        """Return what the text is: JSON lines as the array of them."""
+    def _finish(self) -> Passed | Scanned | NotATable:
         if self._lines is None and self._rows is None:
-            self.feed(self._begin())
+            self._feed(self._begin())
         if self._lines is not None:
             self._array.feed(self._lines.end())
             return self._array.finish()

@@ -92,6 +92,11 @@ class Passing:
         if not self._scan and not self._is_forced and data.lstrip()[:1] in MARKUP:
             self._problem = NotATable("it begins like JSON or markup")
             return
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(data, final)  # the last character may be cut
+        except UnicodeDecodeError:
+            self._problem = NotATable("it is not UTF-8, and too large for memory")
+            return
         found = None if self._scan else dialects.detect(data, force=self._is_forced)
         dialect = self._scan.dialect if self._scan else found.dialect if found else None
         end = len(data) if final or dialect is None else _row_end(data, dialect)
@@ -103,11 +108,6 @@ class Passing:
             return
         self._pending = bytearray(data[end:])
         data = data[:end]
-        try:
-            data.decode("utf-8")
-        except UnicodeDecodeError:
-            self._problem = NotATable("it is not UTF-8, and too large for memory")
-            return
         if self._scan:
             self._scan.go_on(data)
         else:

@@ -116,6 +116,11 @@ def test_a_table_that_passes_is_that_of_the_whole_text(text: str) -> None:
         ("| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 3_000, "has to be delimited", 1),
         ("[\n" + ROWS, "begins like JSON", None),
         ((TABLE + "ä,b,1\n").encode("latin-1"), "not UTF-8", None),
+        (TABLE.replace("name", "nämé").encode("latin-1"), "not UTF-8", None),
+        (TABLE.encode("latin-1") + b"\xff" * 9_000, "not UTF-8", None),
+        (b"id,name\n" + bytes(range(256)) * 90, "not UTF-8", None),
+        (TABLE.replace("name", "nämé").replace("\n", "\r").encode("latin-1"), "not UTF-8", None),
+        ("ä" * 30_000, "", None),
         ("Dear all,\n\nthis is a letter, with commas, and no table.\nIt goes on, and on.\n\nBye\n" * 300, "", None),
     ],
 )
