@@ -6,6 +6,7 @@ uvicorn lets a client take any time to send headers and body and to read the ans
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import resource
 import signal
@@ -53,6 +54,9 @@ QUEUE = 4_096
 """Connections that the kernel holds until they are accepted."""
 
 MAX_FILES = 16_384
+COLLECTED = (10_000, 10, 100)
+"""Thresholds of the garbage collector. With Python's default of (700, 10, 10) a client could cause a full collection at will: of a
+gateway's objects it takes 0.13 s, of a service's 0.1 s, in which nothing else runs."""
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _ONCE = (b"content-length", b"transfer-encoding", b"host")
@@ -81,6 +85,12 @@ def many_files() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def collect_seldom() -> None:
+    """Have the garbage collector look seldom, and at nothing that is there already: of a process that serves, once it has begun."""
+    gc.set_threshold(*COLLECTED)
+    gc.freeze()
 
 
 class Stage(Enum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from byref.stores.paths import check_own, make_folders
 
 try:
     from byref.adapters import mcp as adapter
-    from byref.cli import serving
+    from byref.cli import connections, serving
     from byref.gateway.config import GatewayConfig, command_config, read_config
     from byref.gateway.server import Gateway
 except ImportError as error:
@@ -30,9 +29,6 @@ IDLE_SECONDS = 1_800.0
 """An HTTP client's connection, and with it its servers, ends so long after its last request."""
 SWITCH_SECONDS = 0.001
 """Seconds after which a thread must let others run (Python's default is 5 ms): the event loop often waits for several threads."""
-COLLECTED = (10_000, 10, 100)
-"""Thresholds of the garbage collector. A full collection of the gateway's objects takes 0.13 s, in which nothing else runs; with
-Python's default of (700, 10, 10) a server could cause one at will."""
 MAX_BODY_BYTES = 64 << 20
 """Body of a request over HTTP: arguments of other servers' tools may contain files."""
 
@@ -40,7 +36,7 @@ MAX_BODY_BYTES = 64 << 20
 def gateway(options: Namespace) -> int:
     """Serve until the client leaves or a signal comes."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    gc.set_threshold(*COLLECTED)
+    connections.collect_seldom()
     config = _config(options)
     place = serving.place_of(options)
     options.db = _database(options)

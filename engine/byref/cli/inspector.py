@@ -41,6 +41,7 @@ async def _serve(options: Namespace, arguments: dict[str, Any], tenant: str) -> 
         async with AsyncEngine(**arguments, interpreter=Sandbox()) as engine:
             link = OneTimeLink(Grant(tenant, frozenset({"inspect", "content"})))
             app = Starlette(routes=[Mount("/inspect", app=Inspector(engine, link))])
+            connections.collect_seldom()
             url = f"http://{HOST}:{sock.getsockname()[1]}/inspect/{link.path}"
             output.text(url)
             output.note("the link opens the inspector in one browser, once; Ctrl-C ends it")

@@ -32,6 +32,7 @@ async def _serve(options: Namespace) -> None:
     with connections.listening(options.host, options.port) as sock, connections.many_files():
         async with AsyncEngine(**opening.engine_arguments(options)) as engine:
             app = service.app(engine)
+            connections.collect_seldom()
             host = f"[{options.host}]" if ":" in options.host else options.host
             output.note(f"byref: serving http://{host}:{sock.getsockname()[1]}/v1")
             await _Server(app).serve([sock])
