@@ -125,6 +125,12 @@ _SEE: Final = (
     .values(seen_at=bindparam("now"))
 )
 _BEGIN: Final = insert(CallRow)
+_GIVEN: Final = frozenset(
+    {
+        *("public_id", "tenant", "session_id", "program_id", "function", "arguments", "argument_bytes", "digest"),
+        *("occurrence", "state", "tokens", "spent_tokens", "wall_ms", "created_at"),
+    }
+)
 _END: Final = (
     update(CallRow)
     .where(CallRow.id == bindparam("of_call"))
@@ -141,6 +147,22 @@ _END: Final = (
         spent_tokens=func.coalesce(bindparam("new_spent_tokens", type_=BigInteger), CallRow.spent_tokens),
     )
 )
+_SEEN: Final = _SEE.returning(ProgramRow.id).cte("seen")
+_IS_MINE: Final = select(func.count()).select_from(_SEEN).scalar_subquery()
+# PostgreSQL does both with one statement, which spares a round trip. If the program was taken over, the caller rolls it back.
+_SEE_AND_BEGIN: Final = (
+    insert(CallRow)
+    .values(
+        {
+            column.name: bindparam(f"row_{column.name}", type_=column.type)
+            for column in CallRow.__table__.c
+            if column.name in _GIVEN
+        }
+    )
+    .returning(CallRow.id, _IS_MINE.label("is_mine"))
+    .add_cte(_SEEN)
+)
+_SEE_AND_END: Final = _END.returning(_IS_MINE.label("is_mine")).add_cte(_SEEN)
 _RELEASE: Final = update(CallRow).where(CallRow.id == bindparam("of_call")).values(wall_ms=None)
 _ASK: Final = (
     update(CallRow)
@@ -267,19 +289,41 @@ def entries(connection: Connection, program: int) -> dict[Key, Entry]:
 
 def see(connection: Connection, program: Program) -> None:
     """Say that its owner is still at it, and lock the program; raise UnderWay if it was taken over."""
-    now = datetime.now(UTC)
-    if connection.execute(_SEE, {"of_program": program.row, "me": program.owner, "now": now}).rowcount != 1:
+    if connection.execute(_SEE, _seeing(program)).rowcount != 1:
         raise UnderWay
+
+
+def see_and_begin(
+    connection: Connection, scope: Scope, program: Program, calls: Sequence[dict[str, Any]]
+) -> list[tuple[int, str]]:
+    """Do `see` and `begin`."""
+    if len(calls) > 1 or connection.dialect.name != "postgresql":
+        see(connection, program)
+        return begin(connection, scope, program, calls)
+    [row] = _rows(scope, program, calls)
+    given = {f"row_{name}": value for name, value in row.items()}
+    made = connection.execute(_SEE_AND_BEGIN, given | _seeing(program)).one()
+    if not made.is_mine:
+        raise UnderWay
+    return [(made.id, row["public_id"])]
+
+
+def _seeing(program: Program) -> dict[str, Any]:
+    return {"of_program": program.row, "me": program.owner, "now": datetime.now(UTC)}
+
+
+def _rows(scope: Scope, program: Program, calls: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    now = datetime.now(UTC)
+    about = {"tenant": scope.tenant, "session_id": scope.row, "program_id": program.row, "tokens": 0, "created_at": now}
+    about["spent_tokens"] = 0
+    return [{**about, "public_id": new_id(), **call} for call in calls]
 
 
 def begin(
     connection: Connection, scope: Scope, program: Program, calls: Sequence[dict[str, Any]]
 ) -> list[tuple[int, str]]:
     """Write calls down before they are made, and return their rows and ids."""
-    now = datetime.now(UTC)
-    about = {"tenant": scope.tenant, "session_id": scope.row, "program_id": program.row, "tokens": 0, "created_at": now}
-    about["spent_tokens"] = 0
-    rows = [{**about, "public_id": new_id(), **call} for call in calls]
+    rows = _rows(scope, program, calls)
     made = connection.execute(_BEGIN.returning(CallRow.id, sort_by_parameter_order=True), rows)
     return [(row.id, one["public_id"]) for row, one in zip(made, rows, strict=True)]
 
@@ -305,8 +349,23 @@ def release(connection: Connection, rows: Sequence[int]) -> None:
         connection.execute(_RELEASE, [{"of_call": row} for row in rows])
 
 
+def see_and_end(connection: Connection, program: Program, ended: Sequence[dict[str, Any]]) -> None:
+    """Do `see` and `end`."""
+    if len(ended) > 1 or connection.dialect.name != "postgresql":
+        see(connection, program)
+        end(connection, ended)
+        return
+    [given] = _ends(ended)
+    if not connection.execute(_SEE_AND_END, given | _seeing(program)).one().is_mine:
+        raise UnderWay
+
+
 def end(connection: Connection, ended: Sequence[dict[str, Any]]) -> None:
     """Write down what calls have come to, before the code is told."""
+    connection.execute(_END, _ends(ended))
+
+
+def _ends(ended: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     empty = dict.fromkeys(
         (
             "new_content_type",
@@ -318,7 +377,7 @@ def end(connection: Connection, ended: Sequence[dict[str, Any]]) -> None:
             "new_spent_tokens",
         )
     )
-    connection.execute(_END, [{**empty, "new_tokens": 0, **one} for one in ended])
+    return [{**empty, "new_tokens": 0, **one} for one in ended]
 
 
 def wait(connection: Connection, program: Program) -> None:

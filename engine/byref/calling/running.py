@@ -478,6 +478,9 @@ class Calls:
         def work(
             connection: Connection,
         ) -> tuple[list[tuple[int, str]], dict[int, Spent | Full], dict[int, float | None], dict[int, Verdict]]:
+            if not (is_limited or asks) and all(one.entry is None for one in new):
+                rows = [{**one.row, "wall_ms": None, "spent_tokens": 0} for one in new]
+                return journal.see_and_begin(connection, self._scope, program, rows), {}, {}, {}
             refused: dict[int, Spent | Full] = {}
             reserved: dict[int, float | None] = {}
             verdicts: dict[int, Verdict] = {}
@@ -588,9 +591,12 @@ class Calls:
             artifacts: dict[int, int] = {}
             refused = dict(spent)
             is_staged = any(one.made is not None and one.made.staged for one in done)
-            if policy.max_session_call_bytes is not None or is_staged or asked:
+            is_locked = policy.max_session_call_bytes is not None or is_staged or bool(asked)
+            is_plain = not (is_locked or answers) and not any(one.waits for one in done)
+            if is_locked:
                 ledger.lock(connection, self._scope.row)
-            journal.see(connection, program)
+            if not is_plain:
+                journal.see(connection, program)
             if policy.max_session_call_bytes is not None:
                 left = budgets.of_session(connection, self._scope.row, policy, [], program.row, len(self._maker))
                 for one in done:
@@ -630,7 +636,9 @@ class Calls:
                 if one.usages is not None:
                     row["new_spent_tokens"] = one.call.lost + submodels.spent_of(one.usages)
                 rows.append(row)
-            if rows:
+            if is_plain:
+                journal.see_and_end(connection, program, rows)
+            elif rows:
                 journal.end(connection, rows)
             for function, usages in asked:
                 submodels.record(connection, self._scope, function, usages)
