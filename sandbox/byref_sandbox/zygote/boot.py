@@ -13,14 +13,19 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from byref_sandbox.jail.jail import Jail, Layer, Terms, address_space
-from byref_sandbox.jail.libc import name_process
+from byref_sandbox.jail.libc import give_back_memory, name_process
 from byref_sandbox.zygote import heap
+
+if TYPE_CHECKING:
+    from byref_sandbox.language.policy import Language
+    from byref_sandbox.state.known import Known
 
 _CHECK_BYTES = 64 << 20
 """Memory that the check of the layers may use beyond what is mapped."""
@@ -42,10 +47,34 @@ def zygote(order_descriptor: int, without: str, modules: str) -> NoReturn:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
-    heap.gather()
-    # Imported here and not above: `check` needs none of it, and a library that starts a thread when it is imported would keep
-    # `_begin` from making a user namespace.
-    from byref_sandbox import wire
+    with heap.gathered():
+        # Imported here and not above: `check` needs none of it, and a library that starts a thread when it is imported would keep
+        # `_begin` from making a user namespace.
+        from byref_sandbox import wire
+        from byref_sandbox.zygote.zygote import Zygote
+
+        language, known = _loaded(modules.split(",") if modules else ())
+        # Forks share this process's memory until somebody writes to it, and the collector writes to each object that it looks at.
+        # So what is garbage goes now, and what is left is taken out of the collector's sight, for good.
+        gc.collect()
+    _forget_the_host()
+    name_process("byref:root")
+    jail.prepare()
+    give_back_memory()
+    gc.freeze()
+    # A fork copies the calling thread alone. A lock that another thread held would stay locked in every run, so the host is told
+    # how many threads there are, and tests hold it to one.
+    threads = sum(1 for _ in Path("/proc/self/task").iterdir())
+    layers = _check_in_child(jail)
+    # Standard error goes to a file in the host's memory, for complaints of a start that fails. From now on runs could fill it.
+    with Path(os.devnull).open("wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    wire.send(orders, wire.Ready(layers, threads, round((time.monotonic() - started) * 1000, 1)))
+    Zygote(orders, jail, language, known).serve()
+
+
+def _loaded(modules: Sequence[str]) -> tuple[Language, Known]:
+    """Import all that runs may need, and return the language, and what streams of a session's names may name."""
     from byref_sandbox.code import sqltext
     from byref_sandbox.code.libraries import LIBRARIES
     from byref_sandbox.documents import reading
@@ -56,9 +85,8 @@ def zygote(order_descriptor: int, without: str, modules: str) -> NoReturn:
     from byref_sandbox.state.known import Known
     from byref_sandbox.values import plots
     from byref_sandbox.zygote.warm import warm
-    from byref_sandbox.zygote.zygote import Zygote
 
-    language = Language(modules.split(",") if modules else ())
+    language = Language(modules)
     warm(language)
     if plots.must_be_loaded_early():
         language.load_plots()
@@ -71,24 +99,7 @@ def zygote(order_descriptor: int, without: str, modules: str) -> NoReturn:
         reading.load_all()
     if sqltext.is_available():
         sqlbody.warm()
-    known = Known(language)
-    _forget_the_host()
-    name_process("byref:root")
-    jail.prepare()
-    # Forks share this process's memory until somebody writes to it, and the collector writes to each object that it looks at.
-    # So what is garbage goes now, and what is left is taken out of the collector's sight, for good.
-    gc.collect()
-    heap.settle()
-    gc.freeze()
-    # A fork copies the calling thread alone. A lock that another thread held would stay locked in every run, so the host is told
-    # how many threads there are, and tests hold it to one.
-    threads = sum(1 for _ in Path("/proc/self/task").iterdir())
-    layers = _check_in_child(jail)
-    # Standard error goes to a file in the host's memory, for complaints of a start that fails. From now on runs could fill it.
-    with Path(os.devnull).open("wb") as nothing:
-        os.dup2(nothing.fileno(), 2)
-    wire.send(orders, wire.Ready(layers, threads, round((time.monotonic() - started) * 1000, 1)))
-    Zygote(orders, jail, language, known).serve()
+    return language, Known(language)
 
 
 def check(without: str) -> None:

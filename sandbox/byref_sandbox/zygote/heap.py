@@ -8,11 +8,13 @@ at once to what it will need. Without glibc all stays as it is.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
+from collections.abc import Iterator
 from typing import Final
 
-from byref_sandbox.jail.libc import give_back_memory, libc
+from byref_sandbox.jail.libc import libc
 
 _ROOM: Final = 256 << 20
 """By so much the heap grows at once: address space, of which only what is used becomes memory."""
@@ -20,7 +22,7 @@ _HUGE: Final = 2 << 20
 _MADV_HUGEPAGE: Final = 14
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 _PAD: Final = 128 << 10
-"""glibc's default."""
+"""glibc's default of M_TOP_PAD."""
 _MOST_IN_HEAP: Final = 32 << 20
 """The largest M_MMAP_THRESHOLD that glibc takes."""
 _ARENA: Final = 1 << 20
@@ -44,29 +46,45 @@ class _Arenas(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("context", "malloc", "free")]
 
 
-_own = _Arenas()
-"""Python's own: `mmap` and `munmap`."""
 _pins: list[bytes] = []
 
 
-def gather() -> None:
-    """Have all that is allocated from now on lie together, until `settle`. Call it before the imports, in a process with one thread."""
+@contextlib.contextmanager
+def gathered() -> Iterator[None]:
+    """Have all that is allocated in here lie together. It is for imports, in a process with one thread that does not fork in here."""
     if not hasattr(libc, "mallopt"):
+        yield
         return
     libc.mallopt(_M_MMAP_THRESHOLD, _MOST_IN_HEAP)
+    libc.mallopt(_M_TRIM_THRESHOLD, 2 * _ROOM)
+    _grow()
+    _pin_arenas()
+    raw, own = _Allocator(), _Arenas()
+    ctypes.pythonapi.PyMem_GetAllocator(_RAW, ctypes.byref(raw))
+    ctypes.pythonapi.PyObject_GetArenaAllocator(ctypes.byref(own))
+    ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(_Arenas(raw.context, raw.malloc, raw.free)))
+    try:
+        yield
+    finally:
+        # An arena of the heap that is emptied later is unmapped, or refused because it does not begin with a page. Either is safe: for
+        # the C library it stays in use, and nothing that the library reads lies inside.
+        ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(own))
+        # What a run frees it needs again, and the kernel would have to clear it; a session gives it back when it has read its data.
+        libc.mallopt(_M_TRIM_THRESHOLD, 2 * _MOST_IN_HEAP)
+
+
+def _grow() -> None:
+    """Have the heap grow by `_ROOM`, and its new pages be huge. Where there is no room for that, it grows by what is needed."""
+    libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
     libc.mallopt(_M_TOP_PAD, _ROOM)
-    libc.malloc.restype = ctypes.c_void_p
     first = libc.malloc(ctypes.c_size_t(_ARENA))
+    libc.mallopt(_M_TOP_PAD, _PAD)
     if first is None:
         return
-    begin = -(-first // _HUGE) * _HUGE
-    libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(_ROOM - _HUGE), _MADV_HUGEPAGE)
+    begin, end = -(-first // _HUGE) * _HUGE, libc.sbrk(ctypes.c_ssize_t(0)) // _HUGE * _HUGE
+    if begin < end <= begin + _ROOM:  # else it is no part of the heap
+        libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_HUGEPAGE)
     libc.free(ctypes.c_void_p(first))
-    _pin_arenas()
-    raw = _Allocator()
-    ctypes.pythonapi.PyMem_GetAllocator(_RAW, ctypes.byref(raw))
-    ctypes.pythonapi.PyObject_GetArenaAllocator(ctypes.byref(_own))
-    ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(_Arenas(raw.context, raw.malloc, raw.free)))
 
 
 def _pin_arenas() -> None:
@@ -77,15 +95,3 @@ def _pin_arenas() -> None:
     """
     filled = [bytes(_OBJECT - sys.getsizeof(b"") - 1) for _ in range(2 * _ARENA // _OBJECT)]
     _pins[:] = filled[:: _POOL // _OBJECT - 1]
-
-
-def settle() -> None:
-    """Let arenas be Python's own again, and the heap grow by what is needed. Call it after the last import, before a fork."""
-    if _own.malloc is not None:
-        # An arena of the heap that is emptied later is unmapped, or refused because it does not begin with a page. Either is safe: for
-        # the C library it stays in use, and nothing that the library reads lies inside.
-        ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(_own))
-        libc.mallopt(_M_TOP_PAD, _PAD)
-        # What a run frees it needs again, and the kernel would have to clear it; a session gives it back when it has read its data.
-        libc.mallopt(_M_TRIM_THRESHOLD, 2 * _MOST_IN_HEAP)
-    give_back_memory()

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 _PROGRAM = """
-import gc, json, os, re, sys
+import contextlib, gc, json, os, re, sys
 
 def mapped():
     found, name = {}, ""
@@ -26,13 +26,10 @@ def resident():
 before = [object() for _ in range(200_000)]  # arenas that did not come from the heap
 import sqlite3
 from byref_sandbox.zygote import heap
-if sys.argv[1] == "gathered":
-    heap.gather()
-import decimal, email.message, numpy
-loaded = [{"n": number, "text": str(number)} for number in range(100_000)]
-found = mapped()
-if sys.argv[1] == "gathered":
-    heap.settle()
+with heap.gathered() if sys.argv[1] == "gathered" else contextlib.nullcontext():
+    import decimal, email.message, numpy
+    loaded = [{"n": number, "text": str(number)} for number in range(100_000)]
+    found = mapped()
 del before
 at_rest = resident()
 grown = 0
@@ -78,6 +75,31 @@ def test_what_is_loaded_lies_in_the_heap(gathered: dict[str, float]) -> None:
 def test_what_is_freed_later_is_given_back(gathered: dict[str, float]) -> None:
     assert gathered["grown"] > 80 << 20
     assert gathered["left"] < gathered["grown"] / 5
+
+
+@pytest.mark.parametrize(
+    "room",
+    [
+        "",
+        "resource.setrlimit(resource.RLIMIT_AS, (200 << 20, -1))",
+        "resource.setrlimit(resource.RLIMIT_DATA, (120 << 20, -1))",
+    ],
+)
+def test_a_start_that_fails_ends_as_pythons_do(room: str) -> None:
+    """Python's end frees what was allocated before, in here and afterwards; where memory is short, the heap grows by less."""
+    program = f"""
+import resource
+from byref_sandbox.zygote import heap
+{room}
+before = [object() for _ in range(100_000)]
+with heap.gathered():
+    import decimal, email.message
+    loaded = [str(number) for number in range(100_000)]
+    raise ValueError("a broken library")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "ValueError: a broken library"
 
 
 def test_forks_free_what_they_share(gathered: dict[str, float]) -> None:
