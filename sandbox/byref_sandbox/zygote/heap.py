@@ -3,14 +3,14 @@
 A fork copies an entry for each page in use and an ending process frees each, 30,000 of 4 KiB once pandas is there: some ten
 milliseconds. Of a huge page there is one entry, until somebody writes to it. Python's own memory lies in arenas of 1 MiB between the
 libraries, each too small for a huge page. So while libraries are loaded, arenas are parts of the C library's heap, and that grows
-at once to what it will need. Without glibc all stays as it is.
+at once to what it will need. Without glibc, or where address space is limited, all stays as it is.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import sys
+import resource
 from collections.abc import Iterator
 from typing import Final
 
@@ -26,10 +26,6 @@ _PAD: Final = 128 << 10
 _MOST_IN_HEAP: Final = 32 << 20
 """The largest M_MMAP_THRESHOLD that glibc takes."""
 _ARENA: Final = 1 << 20
-_POOL: Final = 16 << 10
-"""Arenas are cut into pools, of which each holds objects of one size."""
-_OBJECT: Final = 512
-"""The largest size of objects in pools."""
 _RAW: Final = 0
 """PYMEM_DOMAIN_RAW: memory that Python takes from the C library as it is."""
 
@@ -41,33 +37,30 @@ class _Allocator(ctypes.Structure):
 
 
 class _Arenas(ctypes.Structure):
-    """PyObjectArenaAllocator. `free` is called with a size as well, which a function that takes none does not see."""
+    """PyObjectArenaAllocator."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ("context", "malloc", "free")]
-
-
-_pins: list[bytes] = []
 
 
 @contextlib.contextmanager
 def gathered() -> Iterator[None]:
     """Have all that is allocated in here lie together. It is for imports, in a process with one thread that does not fork in here."""
-    if not hasattr(libc, "mallopt"):
+    limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    if not hasattr(libc, "mallopt") or any(limit != resource.RLIM_INFINITY for limit in limits):
         yield
         return
     libc.mallopt(_M_MMAP_THRESHOLD, _MOST_IN_HEAP)
     libc.mallopt(_M_TRIM_THRESHOLD, 2 * _ROOM)
     _grow()
-    _pin_arenas()
     raw, own = _Allocator(), _Arenas()
     ctypes.pythonapi.PyMem_GetAllocator(_RAW, ctypes.byref(raw))
     ctypes.pythonapi.PyObject_GetArenaAllocator(ctypes.byref(own))
-    ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(_Arenas(raw.context, raw.malloc, raw.free)))
+    # Python goes on to free arenas by `munmap`, wherever they are from. One of the heap is unmapped, or stays because it does not begin
+    # with a page. Either is safe: for the C library it stays in use, and nothing that the library reads lies inside.
+    ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(_Arenas(raw.context, raw.malloc, own.free)))
     try:
         yield
     finally:
-        # An arena of the heap that is emptied later is unmapped, or refused because it does not begin with a page. Either is safe: for
-        # the C library it stays in use, and nothing that the library reads lies inside.
         ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(own))
         # What a run frees it needs again, and the kernel would have to clear it; a session gives it back when it has read its data.
         libc.mallopt(_M_TRIM_THRESHOLD, 2 * _MOST_IN_HEAP)
@@ -85,13 +78,3 @@ def _grow() -> None:
     if begin < end <= begin + _ROOM:  # else it is no part of the heap
         libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_HUGEPAGE)
     libc.free(ctypes.c_void_p(first))
-
-
-def _pin_arenas() -> None:
-    """Put an object that stays into each arena that there is: none of them came from the heap, so none may be freed to it.
-
-    New objects go into free pools of arenas before there is a new arena. An arena without a free pool is full of what Python needs
-    as long as it lives.
-    """
-    filled = [bytes(_OBJECT - sys.getsizeof(b"") - 1) for _ in range(2 * _ARENA // _OBJECT)]
-    _pins[:] = filled[:: _POOL // _OBJECT - 1]

@@ -30,7 +30,7 @@ with heap.gathered() if sys.argv[1] == "gathered" else contextlib.nullcontext():
     import decimal, email.message, numpy
     loaded = [{"n": number, "text": str(number)} for number in range(100_000)]
     found = mapped()
-del before
+    del before
 at_rest = resident()
 grown = 0
 for _ in range(3):
