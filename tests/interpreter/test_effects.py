@@ -50,6 +50,8 @@ def test_many_names_are_counted() -> None:
     found = msgspec.json.decode(written, type=Effects)
     assert len(written) < 8 * MAX_CHARS
     assert len(found.changed) + found.left_out["changed"] == 200 and found.left_out["used"] == 200
+    alike = effects(Left(), Committed({}), before=["a" * 200, "a" * 300], used=(), for_this_run=())
+    assert msgspec.json.decode(alike, type=Effects).left_out == {"before": 1}  # shown by the same hundred characters
 
 
 def test_going_back_loses_what_became_of_names_and_nothing_else(shared_url: str) -> None:

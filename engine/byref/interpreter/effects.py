@@ -79,7 +79,7 @@ class _Room:
                 continue
             shown, said = (_encodable(one) for one in (name[:MAX_NAME_CHARS], words[:MAX_WORDS_CHARS]))
             self._chars -= len(shown) + len(said)
-            if self._chars >= 0:
+            if self._chars >= 0 and shown not in found:
                 found[shown] = said
             else:
                 self.left_out[field] = self.left_out.get(field, 0) + 1

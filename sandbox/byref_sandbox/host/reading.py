@@ -330,7 +330,7 @@ def _failure(answer: Answer, limits: Limits) -> Failure | None:
     if answer.fault == "suspended":
         return Failure(SUSPENDED, "the code waits for a call that is not answered yet")
     if answer.ended is not None:
-        return replace(_why_it_ended(answer.ended, limits, was_asked=bool(answer.dump)), line=_line_of(answer.dump))
+        return replace(_why_it_ended(answer.ended, limits, said_where=bool(answer.dump)), line=_line_of(answer.dump))
     if answer.fault == "unfinished":
         return Failure(CRASH, "the run closed its reply before its end", hint="run it again")
     if answer.fault == "silent":
@@ -357,10 +357,10 @@ def _error_of(error: wire.Error) -> Failure:
     )
 
 
-def _why_it_ended(ended: wire.Ended, limits: Limits, *, was_asked: bool) -> Failure:
+def _why_it_ended(ended: wire.Ended, limits: Limits, *, said_where: bool) -> Failure:
     hint = "do less per call, or use pandas operations instead of loops"
-    # One that was asked where it is, and then stopped by itself, has replied behind its answer, where nothing can be read.
-    if ended.timed_out or (was_asked and not ended.signal):
+    # One that said where it is, since its time was over, and then stopped by itself: its reply came behind that, and was not read.
+    if ended.timed_out or (said_where and not ended.signal):
         return Failure("TimeLimit", f"stopped after {limits.wall_seconds:g} s", hint=hint)
     if ended.signal == signal.SIGXCPU or (ended.signal == signal.SIGKILL and ended.cpu_seconds >= limits.cpu_seconds):
         return Failure("CpuLimit", f"stopped after {limits.cpu_seconds:g} s of processor time", hint=hint)

@@ -341,7 +341,8 @@ class Files:
         if content is None:
             buffer.close(made)
         else:
-            buffer.__init__(made, content, *([made._ends] if as_text else []))
+            text = content.replace("\r\n", "\n") if as_text and made._ends == "\r\n" else content
+            buffer.__init__(made, text, *([made._ends] if as_text else []))
             made.seek(place)
         opened: TextFile | BinaryFile = made
         return opened

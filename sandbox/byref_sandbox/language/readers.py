@@ -72,8 +72,9 @@ def _remembering(base: Any) -> Callable[..., None]:
 def parts_of_parser(parser: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """Return the options with which a parser was made, and what is in it."""
     held = vars(parser)
+    converters = {name: convert for name, convert in parser.converters._data.items() if convert is not None}
     sections = {name: dict(section) for name, section in held["_sections"].items()}
-    return held["_given"], (dict(held["_defaults"]), sections, held.get("optionxform"))
+    return {**held["_given"], "converters": converters}, (dict(held["_defaults"]), sections, held.get("optionxform"))
 
 
 def fill_parser(parser: Any, defaults: Mapping[str, Any], sections: Mapping[str, Any], transform: Any) -> None:

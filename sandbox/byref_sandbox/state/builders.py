@@ -380,7 +380,7 @@ class Builders:
             raise Unkept("no enumeration")
         space = meta.__prepare__(name, bases)
         for each, value in check_names(options["members"]).items():
-            space[each] = enum.member(value) if type(value) is types.FunctionType else value
+            space[each] = enum.member(value)  # a function, or what acts like one, would be a method
         space["__module__"] = "__main__"
         with _aside(
             bases, self._guards.is_user_class, ("__init__", "__new__", "__new_member__", "_generate_next_value_")

@@ -142,6 +142,7 @@ _PARTS: Final = {
     "pandas.core.indexes.datetimes": "_new_DatetimeIndex",
     "pandas.core.indexes.interval": "_new_IntervalIndex",
     "pandas.core.indexes.period": "_new_PeriodIndex",
+    "pandas.core.indexes.timedeltas": "_new_TimedeltaIndex",
     "pyarrow.lib": "chunked_array type_for_alias _restore_array py_buffer string large_string string_view list_ large_list",
     "pyarrow.lib ": """struct map_ dictionary timestamp duration decimal128 time32 time64 field null bool_ int8 int16 int32
         int64 uint8 uint16 uint32 uint64 float16 float32 float64 utf8 binary large_binary date32 date64""",

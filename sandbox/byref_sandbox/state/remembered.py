@@ -13,6 +13,7 @@ from typing import Any, Final
 
 MAX_COUNTED: Final = 100_000
 """Calls by which the numbers of hits and misses are put back, in some milliseconds. Of more than these a count says fewer."""
+_PLAIN: Final = (str, bytes, int, float, bool, type(None))
 _PARTS: Final = 6
 """What a cache holds beside its results: a dict, the function, a mark before arguments by name, a class of links, that of `cache_info`, attributes."""
 
@@ -63,11 +64,15 @@ def fill(cached: Any, inner: types.FunctionType, results: Results, hits: int, mi
         for _ in range(min(misses, MAX_COUNTED) - len(results)):
             with contextlib.suppress(_NothingError):
                 cached(object())
-        for number, (arguments, options, result) in enumerate(results):
+        for arguments, options, result in results:
             waiting.append(result)
             cached(*arguments, **options)
-            for _ in range(0 if number else min(hits, MAX_COUNTED)):
-                cached(*arguments, **options)
+            if hits and all(
+                type(each) in _PLAIN for each in (*arguments, *options.values())
+            ):  # no code of a class runs
+                for _ in range(min(hits, MAX_COUNTED)):
+                    cached(*arguments, **options)
+                hits = 0
     finally:
         inner.__code__ = own
 

@@ -393,7 +393,8 @@ class Writer(pickle.Pickler):
         root = self._root_of(base)
         offset = _address(record) - _address(root)
         is_inside = root.flags.forc and 0 <= offset <= root.nbytes - record.dtype.itemsize
-        return (BUILDERS["element"], (root, record.dtype, offset)) if is_inside else NotImplemented
+        is_kept = is_inside and self._goes_along(root, record)
+        return (BUILDERS["element"], (root, record.dtype, offset)) if is_kept else NotImplemented
 
     def _masked(self, array: Any) -> Any:
         if array.dtype.hasobject or array._baseclass is not np.ndarray or array._optinfo:
@@ -710,15 +711,23 @@ class Writer(pickle.Pickler):
         return BUILDERS["file"], parts
 
     def _parser(self, parser: Any) -> Any:
+        if vars(parser)["_given"]["dict_type"] not in (dict, collections.OrderedDict):
+            raise Unkept("a parser of settings that keeps them in other dicts than Python's")
         options, state = readers.parts_of_parser(parser)
         arguments = type(parser).__name__, options
         return BUILDERS["parser"], arguments, state, None, None, BUILDERS["fill_parser"]
 
     def _decoder(self, decoder: Any) -> Any:
         options = {name: getattr(decoder, name) for name in _OF_DECODER}
-        if options["parse_constant"] == json.JSONDecoder().parse_constant:
+        usual, own = json.JSONDecoder().parse_constant, options["parse_constant"]
+        if type(own) is type(usual) and own == usual:
             del options["parse_constant"]
         return BUILDERS["decoder"], (options,)
+
+    def _pattern(self, pattern: re.Pattern[Any]) -> Any:
+        if type(pattern.pattern) not in (str, bytes):
+            raise Unkept("a pattern whose text is of a class of its own")
+        return _compile, (pattern.pattern, _given_flags(pattern))
 
     def _distribution(self, frozen: Any) -> Any:
         """Compiled code and functions made of text are in it, so its parameters are written."""
@@ -968,7 +977,7 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     getters.MethodCaller: lambda _w, g: (BUILDERS["getter"], ("methodcaller", *getters.given(g))),
     **dict.fromkeys((type(pd.DataFrame().loc), type(pd.DataFrame().iloc)), Writer._places),
     SharedValues: lambda _w, _r: (BUILDERS["values"], ()),
-    re.Pattern: lambda _w, p: (_compile, (p.pattern, _given_flags(p))),
+    re.Pattern: Writer._pattern,
     re.Match: lambda _w, m: (BUILDERS["match"], (m.re, m.string, m.span(), m.pos, m.endpos)),
     zoneinfo.ZoneInfo: lambda _w, z: (BUILDERS["zone"], (_key_of(z),)),
     typed.array: lambda _w, a: (BUILDERS["typed"], (a.typecode, real_array.array.tobytes(a._items))),

@@ -51,6 +51,14 @@ def test_of_a_table_only_changed_columns_are_sent(notebook: Notebook) -> None:
     assert notebook.run("(int(t['x'].sum()), float(t['z'].sum()))") == (49_995_000, 10_004.0)
 
 
+def test_a_record_does_not_take_a_large_array_along(notebook: Notebook) -> None:
+    notebook.run(
+        "all = np.zeros(100_000, dtype=[('i', 'i8'), ('f', 'f8')])\nall[0] = (7, 0.5)\nrow, of = all[0], pd.DataFrame({'x': range(200_000)}).to_records()[3]\ndel all"
+    )
+    assert notebook.stored.sent < 10_000
+    assert notebook.run("(int(row['i']), float(row['f']), int(of.x))") == (7, 0.5, 3)
+
+
 def test_equal_blobs_are_stored_once_and_bound_apart(notebook: Notebook) -> None:
     notebook.run("a = np.zeros(10_000)\nb = np.zeros(10_000)")
     assert len(notebook.stored.table.parts[0].leaves) == 2
