@@ -159,13 +159,19 @@ class Session:
         have returned comes out of the journal, and none of them is made twice. The reply may be pending again.
 
         Raises:
-            ConfigurationError: no code waits under that id, or a decision is about no call of it.
+            ConfigurationError: no code waits under that id, it has ended meanwhile, or a decision is about no call of it.
         """
         scope, checked = self._scope, _call_id(call_id)
         if checked is None:
             raise ConfigurationError(f"call_id={shown(call_id)}: expected the id of the call whose code waits")
         found = approvals.decide(scope, checked, decisions)
-        return self.call(found.tool, found.arguments, call_id=checked)
+        return tracing.call(
+            scope,
+            found.tool,
+            checked,
+            found.arguments,
+            lambda: calls.call(scope, found.tool, found.arguments, checked, found.row),
+        )
 
     def pending(self, call_id: str | None = None) -> list[Pending]:
         """Return the calls that wait for approval, oldest first; with `call_id`, those of its code."""

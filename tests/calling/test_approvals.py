@@ -8,7 +8,9 @@ import pytest
 from sqlalchemy import Connection, update
 
 from byref import ConfigurationError, Engine, Function, PendingRun, Policy, Session
+from byref.calling import approvals
 from byref.db.tables import ArtifactRow, SessionRow
+from byref.tools import calls
 
 pytestmark = pytest.mark.postgresql("the tables of calls")
 
@@ -92,3 +94,27 @@ def test_code_of_a_call_without_an_id_cannot_wait(engine: Engine, tenant: str) -
     assert "without an id" in reply.text and not reply.pending
     outcome = session.run(code)
     assert "without an id" in outcome.stdout and session.pending() == []
+
+
+def test_a_run_that_expires_after_its_calls_were_decided_is_not_begun_anew(engine: Engine, tenant: str) -> None:
+    """A sweep may come between what `resume` writes and the run: another run would make the same calls once more."""
+    made: list[int] = []
+
+    def get(number: int) -> list[str]:
+        made.append(number)
+        return ["x" * 20] * 1_000
+
+    functions = [Function.of(get), Function.of(refund, approval=True)]
+    session = engine.session("chat", tenant=tenant, functions=functions, policy=Policy(ttl=timedelta(hours=1)))
+    [waiting] = session.call("code_interpreter", {"code": "len(get(1)), refund(1)"}, call_id="c1").pending
+    found = approvals.decide(session._scope, "c1", {waiting.id: True})
+
+    def age(connection: Connection) -> None:
+        old = datetime.now(UTC) - timedelta(minutes=1)
+        connection.execute(update(ArtifactRow).where(ArtifactRow.tenant == tenant).values(expires_at=old))
+
+    engine.database.write(age)
+    engine.sweep()
+    with pytest.raises(ConfigurationError, match="no code waits under the call id 'c1': it has ended"):
+        calls.call(session._scope, found.tool, found.arguments, "c1", found.row)
+    assert made == [1]

@@ -26,8 +26,9 @@ Decision = bool | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """A program that can go on: the model's call that began it."""
+    """A program that can go on: its row, and the model's call that began it."""
 
+    row: int
     tool: str
     arguments: str
 
@@ -111,26 +112,26 @@ def decide(scope: Scope, call_id: str, decisions: Mapping[str, Decision]) -> Int
             .limit(1)
         ).one_or_none()
         if program is None:
-            raise ConfigurationError(f"no code waits under the call id {shown(call_id)}: it has ended, or never was")
+            raise journal.has_ended(call_id)
         for id_, decision in decisions.items():
             _decide(connection, scope, program.id, id_, decision)
-        return Interrupted(program.tool, program.arguments)
+        return Interrupted(program.id, program.tool, program.arguments)
 
     return scope.write(work)
 
 
 def withdraw(scope: Scope, call_id: str) -> None:
     """End the code that waits under the id of a model's call: it never goes on."""
+    mine = ProgramRow.session_id == scope.row, ProgramRow.call_digest == ledger.digest(call_id)
+    waiting = select(ProgramRow.id).where(*mine, ProgramRow.state == "waiting")
 
     def work(connection: Connection) -> None:
         ledger.lock(connection, scope.row)
-        mine = ProgramRow.session_id == scope.row, ProgramRow.call_digest == ledger.digest(call_id)
-        for row in (
-            connection.execute(select(ProgramRow.id).where(*mine, ProgramRow.state == "waiting")).scalars().all()
-        ):
+        for row in connection.execute(waiting).scalars().all():
             programs.end(connection, row, None)
 
-    scope.write(work)
+    if scope.ask(lambda connection: connection.execute(waiting.limit(1)).first()) is not None:
+        scope.write(work)
 
 
 def _decide(connection: Connection, scope: Scope, program: int, id_: str, decision: Decision) -> None:

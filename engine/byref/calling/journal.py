@@ -27,6 +27,7 @@ from byref.artifacts.store import batched
 from byref.conversation import programs
 from byref.conversation.scope import Called, Scope
 from byref.db.tables import CallRow, LedgerRow, ProgramRow
+from byref.errors import ConfigurationError, shown
 
 SEEN_SECONDS: Final = 3.0
 """How often a process says that it is still at it."""
@@ -185,11 +186,17 @@ def digest_of(function: str, arguments: bytes) -> bytes:
     return bytes(blake3(function.encode() + b"\0" + arguments).digest())
 
 
+def has_ended(call_id: str | None) -> ConfigurationError:
+    """Return the error that code does not wait, or not any more."""
+    return ConfigurationError(f"no code waits under the call id {shown(call_id)}: it has ended, or never was")
+
+
 def start_of(scope: Scope) -> Start:
     """Return with what the program of the model's call begins: as in its first run, if that was interrupted.
 
     Raises:
-        UnderWay: somebody runs it at this moment.
+        UnderWay: somebody runs it at this moment, or has run it.
+        ConfigurationError: the program that was to be gone on with has ended. Another one would make its calls once more.
     """
     whose = _whose(scope)
     found = None if whose is None else scope.ask(lambda connection: connection.execute(_OPEN, whose).one_or_none())
@@ -198,6 +205,11 @@ def start_of(scope: Scope) -> Start:
             raise UnderWay
         if not scope.ask(lambda connection: _is_of_an_earlier_turn(connection, scope.row, found)):
             return Start(found.began_at, bytes(found.seed), found.id)
+    if whose is not None and scope.called is not None and scope.called.program is not None:
+        key = whose["call"], whose["content"]
+        if scope.ask(lambda connection: ledger.given_before(connection, scope.row, "reply", *key)) is not None:
+            raise UnderWay
+        raise has_ended(scope.called.id)
     return Start(datetime.now(UTC), secrets.token_bytes(32))
 
 

@@ -86,6 +86,8 @@ class Called:
     """As the model wrote them."""
     digest: bytes
     """BLAKE3 of the tool's name and the arguments."""
+    program: int | None = None
+    """The row of the program with which it goes on; None: that is found by the call, or begins."""
 
 
 NO_ROW: Final = -1

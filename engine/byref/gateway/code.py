@@ -142,8 +142,11 @@ class CodeTools:
 
     def _functions(self, offered: Sequence[Offered], asking: Asking | None) -> tuple[Function, ...]:
         made = self._chosen.of([self._tool(one, asking) for one in offered])
-        learned = self._learned(tuple(one.name for one in made if one.returns is None))
-        return tuple(replace(one, learned=learned.get(one.name)) for one in made)
+        names = {
+            python_name(_name(one)): _name(one) for one in reversed(offered)
+        }  # of two alike the first is a function
+        learned = self._learned(tuple(names[one.name] for one in made if one.returns is None))
+        return tuple(replace(one, learned=learned.get(names[one.name])) for one in made)
 
     def _tool(self, one: Offered, asking: Asking | None) -> FrameworkTool:
         definition, asks = one.definition, not self._is_free(one)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from mcp.types.version import is_version_at_least
+from pydantic_core import from_json
 
 from byref.accounting.ledger import dump
 from byref.adapters.mcp import content as mcp_content
@@ -106,15 +106,18 @@ def process(
 
 def structured(raw: Json, version: str) -> Json:
     """Return a result with structured content: of a tool that shows what it returns, clients refuse one without it."""
-    if "structuredContent" in raw or raw.get("isError") is True or not is_version_at_least(version, STRUCTURED_SINCE):
+    value: object = raw.get("structuredContent")
+    if isinstance(value, dict) or raw.get("isError") is True or not is_version_at_least(version, STRUCTURED_SINCE):
         return raw
-    blocks = raw.get("content")
-    texts = [block.get("text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
-    value: object = "\n".join(text for text in texts if isinstance(text, str))
-    with suppress(ValueError, RecursionError):
-        read = json.loads(str(value))
-        json.dumps(read, allow_nan=False, ensure_ascii=False).encode()  # NaN and half surrogate pairs reach no client
-        value = read
+    if value is None:
+        blocks = raw.get("content")
+        texts = [block.get("text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+        text = "\n".join(text for text in texts if isinstance(text, str))
+        try:
+            # As a client reads it: no NaN, no half surrogate pairs, and no deeper, where some levels are around it in the message.
+            [[[[[[[[value]]]]]]]] = from_json(f"[[[[[[[[{text}]]]]]]]]", allow_inf_nan=False)
+        except ValueError:
+            value = text
     return {**raw, "structuredContent": value if isinstance(value, dict) else {"result": value}}
 
 

@@ -67,14 +67,17 @@ class _Call:
         return None if key is None else ledger.given_before(connection, scope.row, "reply", key, self.digest)
 
 
-def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> ToolReply:
-    """Answer a call under the tool's own policy. A mistake of the model becomes text for the model, marked as an error."""
+def call(scope: Scope, name: str, arguments: object, call_id: str | None, program: int | None = None) -> ToolReply:
+    """Answer a call under the tool's own policy. A mistake of the model becomes text for the model, marked as an error.
+
+    With `program`, its row, the call goes on with that one, and begins no other; ConfigurationError if it has ended meanwhile.
+    """
     if not isinstance(name, str):
         name = str(to_block(name).text)
     written = arguments if isinstance(arguments, str) else ledger.dump(arguments)
     digest = bytes(blake3(f"{name}\0{written}".encode("utf-8", "surrogatepass")).digest())
     made = _Call(name, arguments, call_id or None, digest)
-    called = Called(made.call_id, name, written, digest)
+    called = Called(made.call_id, name, written, digest, program)
     scope = replace(scope, policy=scope.policy.for_tool(name), counter=CountedOnce(scope.counter), called=called)
     try:
         until: float | None = None

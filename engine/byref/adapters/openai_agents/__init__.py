@@ -164,7 +164,7 @@ class Byref(RunHooks[Any]):
         """Add the tools' instructions to this request only, unless the system prompt already has them."""
         self._agents[context] = agent
         if self._code:
-            await self._give_up(context, input_items)
+            await self._give_up(context, agent, input_items)
         prompt = system_prompt or ""
         missing = [text for text in await self.instructions(context) if text not in prompt]
         if missing:
@@ -323,10 +323,11 @@ class Byref(RunHooks[Any]):
                     return None
                 if has_functions:
                     session = session_with(session, functions_of(self._code, in_code, context, waits=waits), loop)
-                waiting = session.pending(call_id) if asking else []
-                if waiting and context.is_tool_approved(name, call_id):
-                    return session.resume(call_id, {one.id: True for one in waiting})
-                return session.call(name, arguments or "{}", call_id=call_id)
+                reply = session.call(name, arguments or "{}", call_id=call_id)
+                if reply.pending and context.is_tool_approved(name, call_id):
+                    # Only what this very code asked for: an older one may wait under the same id.
+                    return session.resume(call_id, {one.id: True for one in reply.pending})
+                return reply
 
             with running(self._named(context)) if has_functions else nullcontext():
                 return await asyncio.to_thread(work)
@@ -359,19 +360,27 @@ class Byref(RunHooks[Any]):
             needs_approval=needs_approval if asking else False,
         )
 
-    async def _give_up(self, context: RunContextWrapper[Any], items: list[TResponseInputItem]) -> None:
+    async def _give_up(
+        self, context: RunContextWrapper[Any], agent: Agent[Any], items: list[TResponseInputItem]
+    ) -> None:
         """End code whose calls were rejected: the SDK does not run it any more."""
-        given: list[Any] = [one.get("call_id") for one in items if isinstance(one, dict)]
-        rejected = [one for one in given if one and context.is_tool_approved(CODE_INTERPRETER.name, one) is False]
+        name = CODE_INTERPRETER.name
+        mine: list[Any] = [one for one in items if isinstance(one, dict) and one.get("name") == name]
+        given = [one["call_id"] for one in mine if isinstance(one.get("call_id"), str)]
+        rejected = [one for one in given if context.is_tool_approved(name, one) is False]
         if not rejected:
             return
 
         def work() -> None:
-            scope = self.conversation(context)._scope
+            if (session := self._opened(context, agent)) is None:
+                return
             for one in rejected:
-                approvals.withdraw(scope, one)
+                approvals.withdraw(session._scope, one)
 
-        await asyncio.to_thread(work)
+        try:
+            await asyncio.to_thread(work)
+        except ByrefError:  # nobody goes on with that code anyway
+            logger.warning("byref could not end code whose calls were rejected", exc_info=True)
 
 
 def _is_own(tool: Tool) -> bool:
