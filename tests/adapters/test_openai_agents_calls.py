@@ -561,3 +561,34 @@ def test_code_that_asks_for_nothing_runs_once_and_without_hooks_it_is_refused(en
     assert "call the tool itself" in outputs(alone)["c4"] and paid == [0, 0, 0]
     kept = [one.call_id for one in engine.session("asks nothing").ledger() if one.kind == "reply"]
     assert sorted(kept) == ["c0", "c2", "c4"]
+
+
+def test_code_under_the_id_of_abandoned_code_is_what_is_approved(engine: Engine) -> None:
+    paid: list[int] = []
+
+    @function_tool(needs_approval=True)
+    def pay(total: int) -> int:
+        """Pay."""
+        paid.append(total)
+        return total
+
+    by = Byref(engine, session="abandoned", code_functions=["*"])
+
+    async def asked(code: str, *then: Any) -> tuple[Any, ScriptedModel, Agent[Any]]:
+        model = turns([call("code_interpreter", "c1", code=code)], *then)
+        agent = Agent(name="shop", model=model, tools=by.tools(pay))
+        return await Runner.run(agent, "Go", hooks=by), model, agent
+
+    async def work() -> list[str]:
+        await asked("pay(5)")
+        said = []
+        for code in ("pay(6)", "1 + 1"):
+            result, model, agent = await asked(code, "Done.")
+            for item in result.interruptions:
+                state = result.to_state()
+                state.approve(item)
+                await Runner.run(agent, state, hooks=by)
+            said.append(outputs(model)["c1"])
+        return said
+
+    assert asyncio.run(work()) == ["6", "2"] and paid == [6]

@@ -169,6 +169,12 @@ class Order:
     region: str
 
 
+@dataclass
+class Report:
+    total: Any
+    orders: Any
+
+
 class Color(enum.Enum):
     RED = "red"
 
@@ -187,6 +193,11 @@ RESULTS = {
     "a set": ({1}, "1 in x", "True"),
     "a part of a buffer": (memoryview(b"abcd")[::2], "x.decode()", "ac"),
     "dataclasses": ([Order(1, "EU"), Order(2, "US")], "[o['region'] for o in x]", '["EU","US"]'),
+    "a dataclass of pandas": (
+        [Report(pd.Series([1, 2]).sum(), pd.DataFrame({"a": [1, 2]}))],
+        "int(x[0]['total']), list(x[0]['orders'].a)",
+        "[3,[1,2]]",
+    ),
     "an enumeration": ({"a": Color.RED, "on": datetime.date(2026, 1, 2)}, "x['a'], x['on'].year", '["red",2026]'),
     "a named tuple": (Pair(1, 2), "x['a']", "1"),
 }

@@ -350,22 +350,27 @@ def test_every_result_is_in_the_ledger(two: Two) -> None:
 
 
 def test_what_tools_have_returned_is_their_output_schema_in_later_conversations(place: Place) -> None:
-    """Where their servers do not say it. It stays the same within a conversation, and the client's check refuses no result."""
-    config = place.write({"north": place.shop("north")})
+    """Where their servers do not say it. It stays the same within a conversation, and the client's check refuses no result.
+
+    Functions of code show it as well, though a name such as that of `my-shop` is no name in code.
+    """
+    rows = "my-shop__rows"
+    config = place.write({name: place.shop(name) for name in ("my-shop", "south")}, functions=True)
     with Held(lambda: place.client("--config", config)) as held:
         first = Two(held, Heard(), place)
         for count in (3, 2_000):
-            assert held.call("rows", {"count": count}).structured_content is None
-        held.call("whoami")
-        assert tools_of(first)["rows"].output_schema is None
+            assert held.call(rows, {"count": count}).structured_content is None
+        held.call("my-shop__whoami")
+        assert tools_of(first)[rows].output_schema is None
     with Held(lambda: place.client("--config", config)) as held:
         tools = tools_of(Two(held, Heard(), place))
         known = {"id": {"type": "integer"}, "name": {"type": "string"}, "score": {"type": "integer"}}
-        shown = tools["rows"].output_schema
+        shown = tools[rows].output_schema
         assert shown["anyOf"][0]["properties"]["result"]["items"]["properties"] == known
-        assert tools["whoami"].output_schema is None
-        assert "total" in json.dumps(tools["list_users"].output_schema)
-        small, big = (held.call("rows", {"count": count}) for count in (2, 20_000))
+        assert tools["my-shop__whoami"].output_schema is None
+        assert "total" in json.dumps(tools["my-shop__list_users"].output_schema)
+        small, big = (held.call(rows, {"count": count}) for count in (2, 20_000))
         assert small.structured_content["result"] == json.loads(text_of(small))
         assert "byref" in big.structured_content and len(text_of(big)) < 10_000
         assert tools_of(Two(held, Heard(), place)) == tools
+        assert "-> list[{'id': int" in text_of(held.call("code_interpreter", {"code": "help(my_shop__rows)"}))

@@ -182,6 +182,8 @@ def test_old_clients_get_text_for_what_they_do_not_know() -> None:
         ('{"a":1e999}', {"result": '{"a":1e999}'}),
         ('"\\ud800"', {"result": '"\\ud800"'}),
         ("[" * 100_000, {"result": "[" * 100_000}),
+        ("[" * 300 + "]" * 300, {"result": "[" * 300 + "]" * 300}),
+        *[(text, {"result": text}) for text in ("1,2", "],[", "]]]]]]]],[[[[[[[[", "1]]]]]]]]")],
         ("9" * 5_000, {"result": "9" * 5_000}),
         ("", {"result": ""}),
     ],
@@ -191,4 +193,8 @@ def test_a_result_of_a_tool_that_shows_what_it_returns_has_structured_content(te
     assert structured(raw, "2025-06-18") == {**raw, "structuredContent": expected}
     for other in ({**raw, "isError": True}, {**raw, "structuredContent": {"b": 1}}):
         assert structured(other, "2025-06-18") == other
+    assert structured({**raw, "structuredContent": None}, "2025-06-18") == {**raw, "structuredContent": expected}
+    for value in ([1], "words", 0, False):
+        other = {**raw, "structuredContent": value}
+        assert structured(other, "2025-06-18") == {**raw, "structuredContent": {"result": value}}
     assert structured(raw, "2025-03-26") == raw

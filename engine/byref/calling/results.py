@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Final
 from uuid import UUID
 
@@ -100,7 +101,7 @@ def _encoded(value: object) -> tuple[str, bytes]:
     try:
         return data.encode_exactly(value)
     except TypeError as error:
-        for form in (_said, _built):
+        for form in (_said, _built, _opened):
             with suppress(TypeError, RecursionError):
                 return data.encode_exactly(form(value))
         raise error from None
@@ -108,6 +109,17 @@ def _encoded(value: object) -> tuple[str, bytes]:
 
 def _built(value: object) -> object:
     return msgspec.to_builtins(_said(value), builtin_types=_KEPT, enc_hook=_within)
+
+
+def _opened(value: object) -> object:
+    """Return dataclasses as dictionaries of what they hold, which may be arrays and tables."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _opened(getattr(value, field.name)) for field in fields(value)}
+    if type(value) is list or type(value) is tuple:
+        return type(value)(map(_opened, value))
+    if type(value) is dict:
+        return {key: _opened(member) for key, member in value.items()}
+    return value.value if isinstance(value, Enum) else value
 
 
 def _within(value: object) -> object:

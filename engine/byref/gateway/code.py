@@ -142,9 +142,8 @@ class CodeTools:
 
     def _functions(self, offered: Sequence[Offered], asking: Asking | None) -> tuple[Function, ...]:
         made = self._chosen.of([self._tool(one, asking) for one in offered])
-        names = {
-            python_name(_name(one)): _name(one) for one in reversed(offered)
-        }  # of two alike the first is a function
+        # Reversed, since of two alike the first is a function.
+        names = {python_name(_name(one)): _name(one) for one in reversed(offered)}
         learned = self._learned(tuple(names[one.name] for one in made if one.returns is None))
         return tuple(replace(one, learned=learned.get(names[one.name])) for one in made)
 

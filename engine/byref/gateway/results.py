@@ -116,6 +116,7 @@ def structured(raw: Json, version: str) -> Json:
         try:
             # As a client reads it: no NaN, no half surrogate pairs, and no deeper, where some levels are around it in the message.
             [[[[[[[[value]]]]]]]] = from_json(f"[[[[[[[[{text}]]]]]]]]", allow_inf_nan=False)
+            json.dumps(value, allow_nan=False)  # 1e999 is read as infinite
         except ValueError:
             value = text
     return {**raw, "structuredContent": value if isinstance(value, dict) else {"result": value}}
