@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import calendar
+import contextlib
 import decimal
 import functools
 import importlib
 import random
+import tempfile
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -56,13 +58,14 @@ def plain(cells: tuple[str, ...]) -> Any:
 
     space: dict[str, Any] = {"__name__": "__main__", "pd": pd, "np": np}
     space |= {name: importlib.import_module(name) for name in _MODULES}
-    for cell in cells:
-        tree = ast.parse(cell)
-        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, "<plain>", "exec", dont_inherit=True), space)
-        code = None if last is None else compile(ast.Expression(last.value), "<plain>", "eval", dont_inherit=True)
-        value = None if code is None else eval(code, space)
-    return repr(value)
+    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):  # some write files
+        for cell in cells:
+            tree = ast.parse(cell)
+            last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+            exec(compile(tree, "<plain>", "exec", dont_inherit=True), space)
+            code = None if last is None else compile(ast.Expression(last.value), "<plain>", "eval", dont_inherit=True)
+            value = None if code is None else eval(code, space)
+        return repr(value)
 
 
 @functools.cache
