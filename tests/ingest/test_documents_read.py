@@ -106,6 +106,22 @@ def test_a_small_document_is_its_tables_too(session: Session) -> None:
     assert (nothing.route, nothing.reason) == ("inline", "below_floor")
 
 
+@pytest.mark.parametrize(
+    ("headroom", "route", "reason"), [(0.7, "inline", "fits"), (0.00001, "placeholder", "headroom")]
+)
+def test_a_small_document_passes_as_it_would_where_a_quota_leaves_no_room_for_its_tables(
+    local: Engine, tenant: str, headroom: float, route: str, reason: str
+) -> None:
+    file = io.BytesIO()
+    FRAME.head(50).to_excel(file, index=False)
+    document = file.getvalue()
+    policy = Policy(max_session_bytes=len(document) + 100, headroom_percentage=headroom)
+    session = local.session("s", tenant=tenant, policy=policy, context_window=10**6)
+    result = session.process(document, tool="get_book", call_id="c")
+    assert (result.route, result.reason) == (route, reason)
+    assert "with them a quota would be passed" in str(session.explain("c"))
+
+
 def test_where_no_tool_reads_tables_it_is_a_document(local: Engine, tenant: str) -> None:
     session = local.session("s", tenant=tenant, tools=[])
     result = session.process(parquet(), tool="get_sales")

@@ -16,6 +16,7 @@ from byref import Engine, Policy, Session
 from byref.content import tables
 from byref.ingest import ingested
 from byref.ingest.streams import COLLECTED
+from byref.interpreter import inputs
 from byref_sandbox.tabletext import passing
 
 NAMES = ["id", "name", "city", "price", "day", "paid", "note"]
@@ -85,6 +86,21 @@ def test_sql_reads_it_as_a_table(local: Engine, tenant: str) -> None:
     reply = session.call("artifact_sql", {"query": "SELECT city, count(*) AS n FROM get_orders GROUP BY 1 ORDER BY 1"})
     for city in ("Lima", "Oslo", "Rome"):
         assert f"{city} | {sum(row['city'] == city for row in rows)}" in reply.text
+
+
+def test_sql_says_of_what_is_too_large_how_it_can_be_read(
+    local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = local.session("s", tenant=tenant, tools=["artifact_sql", "artifact_grep", "artifact_read"])
+    result = session.process(written(orders(500)), tool="get_orders")
+    size = result.artifacts[0].payload.size
+    monkeypatch.setattr(inputs, "MAX_VALUE_BYTES", size - 1)
+    for name in ("get_orders", result.artifacts[0].id):
+        reply = session.call("artifact_sql", {"query": f'SELECT count(*) FROM "${name}"'})
+        assert (
+            f"{size:,} bytes of text with tables in it" in reply.text
+            and "artifact_grep and artifact_read" in reply.text
+        )
 
 
 def test_lines_and_grep_read_what_the_tool_wrote(session: Session) -> None:
@@ -406,6 +422,17 @@ def test_a_stream_stays_text_where_looking_at_it_fails(
     monkeypatch.setattr(passing.Passing, "feed", fails)
     text = "id,name\n" + "1,a\n" * LONG
     assert session.process(io.StringIO(text), tool="get_text").route != "variables"
+
+
+def test_a_stream_may_have_a_long_first_record_and_characters_of_bytes(session: Session, small: None) -> None:
+    text = f"id,name\n0,{'x' * (40 << 10)}\n1,\0\n" + "".join(f"{n},a\n" for n in range(LONG // 4))
+    result = session.process(io.BytesIO(text.encode()), tool="get_rows")
+    assert (result.route, result.variables[0].shape) == (
+        "variables",
+        f"array({2 + LONG // 4:,}) of object(2 keys)".replace(",", ""),
+    )
+    result = session.process(io.BytesIO(text.replace("name", "na\0me").encode()), tool="get_more")
+    assert result.route == "variables"
 
 
 def test_a_stream_is_not_looked_at_where_the_policy_says_so(local: Engine, tenant: str, small: None) -> None:

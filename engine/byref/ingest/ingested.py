@@ -158,7 +158,8 @@ def _stage(
 ) -> tuple[Ingested, Scanned]:
     """Write the pieces to the store and describe them as they pass."""
     scanner, digest, size = Scanner(), blake3(), 0
-    tables = scans() if scans is not None and is_textual(guessed) and not stream.is_written else None
+    may_be_text = is_textual(guessed) or guessed == OCTETS
+    tables = scans() if scans is not None and may_be_text and not stream.is_written else None
     failed: list[BaseException] = []
 
     def passing() -> Iterator[bytes]:

@@ -152,10 +152,12 @@ def next_plan(prepared: Prepared, plan: Plan, changed: Replan, outlook: Outlook)
         case "quota" if plan.beside:
             return replace(plan, beside=[], excess=changed.excess)
         case "quota" if any(block.tables for block in prepared.blocks):
-            for block in prepared.blocks:
-                if block.tables is not None:  # there may be room for the document alone
-                    block.tables, block.note = None, "its tables are left out: with them a quota would be passed"
-            following = _offload(prepared, prepared.verdict.reason, outlook, everything=plan.replaces_all)
+            prepared.leave_tables("its tables are left out: with them a quota would be passed")
+            if plan.replaces_all or not prepared.verdict.fits:  # there may be room for the document alone
+                reason = plan.reason if plan.replaces_all else prepared.verdict.reason
+                following = _offload(prepared, reason, outlook, everything=plan.replaces_all)
+            else:
+                following = first_plan(prepared, outlook)
         case "quota":
             following = _offload(prepared, plan.reason, outlook, everything=plan.replaces_all, excess=changed.excess)
         case "not_smaller":

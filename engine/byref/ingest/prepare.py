@@ -97,6 +97,7 @@ class Prepared:
     tool: str
     blocks: Sequence[Measured]
     verdict: Verdict
+    """What the gate for each output says; of a document that would pass whole, that its tables stand for it."""
     is_error: bool
     digest: bytes
     call_id: str | None
@@ -107,6 +108,8 @@ class Prepared:
     """The outcome of the tool's mapper or template; None if none ran."""
     ingested: Ingested | None
     """The stream that the output arrived as, if it was too large for memory."""
+    judged: Verdict
+    """What the gate for each output says, whatever was read of a document."""
 
     @cached_property
     def count(self) -> Callable[..., int]:
@@ -177,6 +180,13 @@ class Prepared:
             tool=self.tool,
         )
 
+    def leave_tables(self, note: str) -> None:
+        """Do without the tables of documents, for the reason in the note: the output is what it was before they were read."""
+        for block in self.blocks:
+            if block.tables is not None:
+                block.tables, block.note = None, note
+        self.verdict = self.judged
+
     def discard(self) -> None:
         """Free the parsed values. The output must not be used afterwards."""
         for measured in self.storable:
@@ -232,6 +242,7 @@ def prepare(
         instructions=message if scope.policy.trusted_instructions != "none" else None,
         mapped=mapped,
         ingested=ingested,
+        judged=verdict,
     )
     if may_be_tables(scope.policy, shaping) and not is_own_tool and not is_error:
         for measured in prepared.kept if verdict.fits else blocks:

@@ -28,7 +28,7 @@ from byref_sandbox.values.files import are_named as may_use_files
 from byref_sandbox.values.gathering import Step
 
 MAX_VALUE_BYTES = 256 << 20
-"""Maximum bytes of stored JSON that are decoded to one value: Python's objects take up to ten times its size, libjq's more."""
+"""Maximum bytes of stored JSON, or of text with tables, that are decoded to one value: Python's objects take up to ten times its size, libjq's more."""
 MAX_BOUND_NAMES = 10_000
 """Maximum variables that one run may name; the sandbox accepts no more."""
 MAX_GIVEN_FILES = 100
@@ -297,12 +297,13 @@ def data_of_variable(scope: Scope, kept: Kept, variable: Variable, inside: Insid
 
 
 def check_size(scope: Scope, artifact: Artifact) -> None:
-    """Raise ToolError for JSON that is too large to be decoded as one value."""
+    """Raise ToolError for JSON, or text with tables, that is too large to be decoded as one value."""
     if artifact.payload.size > MAX_VALUE_BYTES:
         ways = [name for name in ("artifact_grep", "artifact_read") if name in scope.tools]
         how = f" Find and read what you need with {' and '.join(ways)}, or" if ways else " Please"
+        kind = "JSON" if artifact.reading is None else "text with tables in it"
         raise ToolError(
-            f"artifact {artifact.id} has {artifact.payload.size:,} bytes of JSON; a value of at most "
+            f"artifact {artifact.id} has {artifact.payload.size:,} bytes of {kind}; a value of at most "
             f"{MAX_VALUE_BYTES >> 20} MB can be held at once.{how} ask its tool for less."
         )
 

@@ -10,13 +10,14 @@ from sqlalchemy import Connection
 
 from byref.artifacts import variables
 from byref.artifacts.names import Kept, exact
+from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
 from byref.conversation import tracing
 from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
 from byref.errors import ToolError
 from byref.interpreter import runs
-from byref.interpreter.inputs import Inputs, data_of, data_of_variable, limits_of
+from byref.interpreter.inputs import Inputs, check_size, data_of, data_of_variable, limits_of
 from byref.references.coercion import as_code, as_key
 from byref.references.targets import Target, lookup
 from byref.tools.code import INLINE_SHARE, answer
@@ -52,9 +53,10 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     _check_name(keep, found.pop(keep, None) if keep not in names else found.get(keep))
     data: dict[str, object] = {name: data_of_variable(scope, kept, variable) for name, variable in found.items()}
     for variable in found.values():
+        _check_size(scope, variable.artifact)
         variable.artifact.use()
     for name, target in lookup(scope, [name for name in names if name not in found]).items():
-        data[name] = _data(target, name)
+        data[name] = _data(scope, target, name)
     limits = limits_of(scope)
     with readable_failures(scope):
         outcome = tracing.run(
@@ -93,9 +95,16 @@ def _check_name(keep: str, variable: Variable | None) -> None:
         raise ToolError(f"save_as={keep!r}: that is stored data, which never changes; choose another name")
 
 
-def _data(target: Target, name: str) -> Data:
+def _check_size(scope: Scope, artifact: Artifact) -> None:
+    """Raise ToolError for a text whose tables are too large to be read."""
+    if artifact.reading is not None:
+        check_size(scope, artifact)
+
+
+def _data(scope: Scope, target: Target, name: str) -> Data:
     if target.artifact.is_binary:
         raise ToolError(f"{name} is {target.artifact.content_type}, binary: it is no table")
+    _check_size(scope, target.artifact)
     return data_of(target.artifact, target.path)
 
 

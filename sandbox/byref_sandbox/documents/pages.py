@@ -15,6 +15,7 @@ from byref_sandbox import wire
 from byref_sandbox.documents.building import MAX_COLUMNS, NotATable, check_width, of_texts, text_type
 from byref_sandbox.documents.inflating import Room
 from byref_sandbox.documents.kinds import wide
+from byref_sandbox.tabletext.kinds import NO_VALUE
 
 MAX_TABLES: Final = 1_000
 _MAX_DEPTH: Final = 1_000
@@ -40,6 +41,8 @@ _APART: Final = "p, div, li, h1, h2, h3, h4, h5, h6, dt, dd, pre, blockquote"
 """Elements whose texts stand on lines of their own."""
 _CELLS: Final = ("td", "th")
 _VALUES: Final = ("integer", "number", "boolean", "date", "datetime")
+_NAME: Final = re.compile(r"[(\"'_]?[^\W\d_]|[#№%]\s*(?:[^\W\d_]|$)")
+"""How the name of a column begins."""
 _PARTS: Final = ("thead", "tbody", "tfoot")
 
 
@@ -289,11 +292,12 @@ def _are_names(rows: list[list[str | None]]) -> bool:
         or text_type(there) != "text"
     ):
         return False
-    if any(text_type([cell]) != "text" for cell in there):
+    if any(text_type([cell]) != "text" or not _NAME.match(cell) for cell in there):
         return False
     return any(
         text_type([row[column] for row in others if column < len(row) and row[column] is not None]) in _VALUES
-        for column in range(len(first))
+        for column, name in enumerate(there)
+        if not NO_VALUE.fullmatch(name)
     )
 
 

@@ -22,6 +22,7 @@ import python_calamine
 from byref_sandbox import wire
 from byref_sandbox.documents.building import NotATable, Records, batches
 from byref_sandbox.documents.inflating import Room, member_of
+from byref_sandbox.tabletext.kinds import NO_VALUE
 
 MAX_SHEETS: Final = 1_000
 """Sheets that are read; others are left out, with their names."""
@@ -399,8 +400,8 @@ class _Block:
 
 def _are_names(cells: Sequence[Any]) -> bool:
     texts = sum(isinstance(cell, str) for cell in cells)
-    if texts == len(cells):
-        return True
+    if texts == len(cells):  # a text beside nothing but `n/a` is of a record
+        return texts == 1 or not all(NO_VALUE.fullmatch(cell.strip()) for cell in cells[1:])
     # Years and dates as names: `region, 2023, 2024`.
     return (
         texts > 0 and isinstance(cells[0], str) and all(_is_period(cell) for cell in cells if not isinstance(cell, str))

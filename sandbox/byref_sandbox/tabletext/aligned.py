@@ -22,7 +22,7 @@ import msgspec
 
 from byref_sandbox.tabletext.kinds import kind_of
 from byref_sandbox.tabletext.lines import COUNTS, Line, Parts, Unbalanced, cut, display_width, lines_of, made
-from byref_sandbox.tabletext.result import NotATable, Row, Table
+from byref_sandbox.tabletext.result import MAX_TABLES, NotATable, Row, Table, too_many
 
 _MAX_BYTES: Final = 32 << 20
 _HEAD_BYTES: Final = 64 << 10
@@ -120,7 +120,7 @@ class _Found(NamedTuple):
     cutting: Cutting
 
 
-def _read(data: bytes, head: Sequence[Line], at: int) -> tuple[Table, ...] | None:
+def _read(data: bytes, head: Sequence[Line], at: int) -> tuple[Table, ...] | NotATable | None:
     """Read a text whose parts, each of lines that follow one another, are tables, but for a few lines; names are in line `at`."""
     while at and not head[at - 1].is_blank:
         at -= 1
@@ -137,6 +137,8 @@ def _read(data: bytes, head: Sequence[Line], at: int) -> tuple[Table, ...] | Non
                 if around > _AROUND + max(_AROUND * bool(tables), rows // _ROWS_FOR_A_LINE):
                     return None
                 continue
+            if len(tables) == MAX_TABLES:
+                return too_many(section[0].number)
             tables.append(_made(data, start, found))
             around += len(section) - len(found.body) - 1
             rows += tables[-1].rows

@@ -25,7 +25,7 @@ from byref_sandbox.tabletext.lines import (
     lines_of,
     made,
 )
-from byref_sandbox.tabletext.result import Format, NotATable, Row, Table
+from byref_sandbox.tabletext.result import MAX_TABLES, Format, NotATable, Row, Table, too_many
 
 _RULE: Final = re.compile(r"\s*[-+|=:\u2500-\u257f ]*[-─━═=][-+|=:\u2500-\u257f ]*")
 _DRAWN: Final = re.compile("──|━━|══".encode())
@@ -34,10 +34,14 @@ _FIRST_RULE: Final = 8 << 10
 """Bytes in which the first rule is."""
 _CLOSING: Final = re.compile(r"[├┝╞╟╠┣][─═━]*(?:[┴╧╩┻╨┷][─═━]*)+[┤┥╡╢╣┫]")
 """The rule above the numbers of rows and columns that DuckDB draws inside of the frame."""
+_MAX_COUNTS: Final = 2
+"""Lines of such numbers."""
 _MAY_BE_RULE: Final = re.compile(r"\s*[-+|=:\u2500-\u257f]")
 _CROSSINGS: Final = "+|┼┬┴╋┳┻╪╤╧╬╦╩╇│┃║┿╂╫"
 _LEFT: Final = "+|┌┍┏╒╓╔╭├┝┠┣╞╟╠"
 """What a rule of a table in a frame begins with."""
+_ABOVE: Final = "┌┍┏╒╓╔╭"
+"""What no other rule of such a table begins with than its first."""
 _BELOW: Final = "|├┝┠┣╞╟╠"
 """… if rows are above it."""
 _BARS: Final = "|│┃║┆┊╎"
@@ -74,6 +78,7 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
         return None
     tables: list[Table] = []
     lines, start, around, inside = list[Line](), 0, 0, 0
+    layout: Layout | None = None
     iterator = lines_of(data)
     try:
         while True:
@@ -85,11 +90,19 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
                 around += sum(not line.is_blank for line in lines)
                 if not tables or around > MAX_AROUND:
                     return None
+                _check_outside(lines, layout)
                 last = tables[-1]
                 end = lines[-1].end
                 tables[-1] = _with_footer(last, end)
                 lines = []
                 continue
+            if layout is not None:
+                _check_outside(
+                    lines[: max(0, found[0] - 1)], layout
+                )  # the last one may have the names of the next table
+            layout = found[1]
+            if len(tables) == MAX_TABLES:
+                return too_many(lines[0].number)
             table, end, number = _table(data, lines, found, start)
             around += sum(not line.is_blank for line in lines[: found[0]])
             inside += table.rows
@@ -146,10 +159,10 @@ def _first_rule(lines: list[Line]) -> tuple[int, Layout] | None:
                 crossed = _crossings_of(below) if _is_rule(below) else crossed
             inner = tuple(place for place in crossed if place)[:-1]
             if len(bars) >= 2:
-                return at, Layout("box", bar, len(inner) + 1, crossed, True, False, True)
+                return at, Layout("box", bar, len(inner) + 1, crossed, True, False, bar == "│")
         elif crossings and before and stripped[0] in "-─╶━╺" and any(bar in before for bar in _BARS):
             bar = next(bar for bar in _BARS if bar in before).translate(_ALIKE)
-            return at, Layout("box", bar, len(crossings) + 1, tuple(crossings), False, False, True)
+            return at, Layout("box", bar, len(crossings) + 1, tuple(crossings), False, False)
     return None
 
 
@@ -182,6 +195,8 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
     is_below_names = at > 0 and _is_row(lines[at - 1].text, layout) and lines[at].text.lstrip()[0] in _BELOW
     if layout.format == "markdown" or not layout.is_framed or is_below_names:
         # The header is above the rule.
+        if at > 1:
+            _check_outside([lines[at - 2]], layout)
         parts.add("preamble", start, lines[at - 1].start)
         parts.add("header", lines[at - 1].start, lines[at].start)
         header = (
@@ -248,11 +263,17 @@ def _is_grid(data: bytes, body: int) -> bool:
 def _end(data: bytes, body: int, number: int, layout: Layout, parts: Parts) -> tuple[int, int]:
     """Add the records and what follows them to the parts; returns where that ends, and the number of the line there."""
     at, footers = body, 0
-    in_footer = is_closed = False
+    in_footer = is_closed = is_below_rule = False
     for line in lines_of(data, body, number):
         text = line.text
         is_row = not in_footer and _is_row(text, layout)
+        was_below_rule, is_below_rule = is_below_rule, not in_footer and not is_row and _is_rule(text)
+        if is_below_rule and layout.is_framed and (was_below_rule or text.strip()[0] in _ABOVE) and at > body:
+            return at, line.number  # another table begins
         if is_row and is_closed:
+            footers += 1
+            if footers > _MAX_COUNTS or _bars(text, layout) > 2:
+                raise Unbalanced("the row is below the rule that ends the table", line)
             parts.add("footer", line.start, line.end)
         elif is_row and _is_gap(text, layout):
             parts.add("rule", line.start, line.end)
@@ -278,7 +299,23 @@ def _end(data: bytes, body: int, number: int, layout: Layout, parts: Parts) -> t
 
 def _is_gap(text: str, layout: Layout) -> bool:
     """Whether a row says that rows are not shown: DuckDB and polars write dots in each cell."""
-    return layout.has_gaps and {*text.translate(_ALIKE)} - {layout.bar, " "} in ({"·"}, {"…"})
+    if not layout.has_gaps:
+        return False
+    return {cell.strip() for cell in text.translate(_ALIKE).strip().strip(layout.bar).split(layout.bar)} <= {"·", "…"}
+
+
+def _bars(text: str, layout: Layout) -> int:
+    return text.translate(_ALIKE).count(layout.bar)
+
+
+def _check_outside(lines: Sequence[Line], layout: Layout | None) -> None:
+    """Raise Unbalanced if one of the lines before or after a table may be a row of it."""
+    if layout is None or layout.width < 2:
+        return
+    bars = layout.width + 1 if layout.is_framed else layout.width - 1
+    for line in lines:
+        if _is_row(line.text, layout) and _bars(line.text, layout) == bars:
+            raise Unbalanced("the line has the bars of a row, but is outside of the table", line)
 
 
 def _is_row(text: str, layout: Layout) -> bool:

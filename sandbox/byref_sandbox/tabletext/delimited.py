@@ -15,9 +15,19 @@ from typing import Final, NamedTuple
 import msgspec
 
 from byref_sandbox.tabletext import dialects
-from byref_sandbox.tabletext.kinds import NUMBERS, Kind, kind_of, type_of
+from byref_sandbox.tabletext.kinds import NO_VALUE, NUMBERS, Kind, kind_of, type_of
 from byref_sandbox.tabletext.matcher import Matcher
-from byref_sandbox.tabletext.result import Dialect, NotATable, Part, PartKind, Ragged, Table, unique_names
+from byref_sandbox.tabletext.result import (
+    MAX_TABLES,
+    Dialect,
+    NotATable,
+    Part,
+    PartKind,
+    Ragged,
+    Table,
+    too_many,
+    unique_names,
+)
 from byref_sandbox.tabletext.rows import Line, Reader
 
 MAX_RAGGED: Final = 0.1
@@ -43,6 +53,10 @@ _MAX_IN_A_ROW: Final = 1_000
 """Ragged rows one after another; with more the text has changed into something else."""
 _MAX_ODD: Final = 50_000
 """Rows that are kept one by one because they cannot be read again by the strict rules."""
+_MAX_PIECES: Final = 20_000
+"""Pieces that blank rows divide the other rows into."""
+_MAX_SINGLE: Final = 200_000
+"""Rows that are read one by one though an expression of what is known of them was made, blank ones included."""
 _NO_NAMES: Final = tuple(
     map(
         re.compile,
@@ -76,7 +90,8 @@ class _Segment(NamedTuple):
 
     start: int
     end: int
-    cells: tuple[str, ...] | None
+    filled: int | None
+    """How many cells of such a row are not blank; None of those that are read again."""
 
 
 def recognise(data: bytes, *, force: bool = False) -> tuple[Table, ...] | NotATable:
@@ -89,6 +104,8 @@ def recognise(data: bytes, *, force: bool = False) -> tuple[Table, ...] | NotATa
     tables: list[Table] = []
     at = 0
     while at < len(data):
+        if len(tables) == MAX_TABLES:
+            return too_many(data.count(found.dialect.newline.encode(), 0, at) + 1)
         scan = Scan(data, found.dialect, at, found.width if not tables else None)
         table = scan.table(force=force)
         if isinstance(table, NotATable):
@@ -172,7 +189,7 @@ class Scan:
         self._repaired: list[tuple[int, int]] = []
         """Where rows begin whose quotes were read as text, and in which lines."""
         self._rows = 0
-        self._odd = 0
+        self._odd = self._single = 0
         self._ends = False
 
     def table(self, *, force: bool) -> Table | NotATable:
@@ -213,10 +230,15 @@ class Scan:
         """The records in `data`, by their places there."""
         before = self._before
         return [
-            _Segment(max(0, one.start - before), one.end - before, one.cells)
+            _Segment(max(0, one.start - before), one.end - before, one.filled)
             for one in self._segments
             if one.end > before
         ]
+
+    @property
+    def line(self) -> int:
+        """The line after all that was read."""
+        return self._line(self.at)
 
     @property
     def odd(self) -> int | None:
@@ -362,12 +384,13 @@ class Scan:
                     self._matched(end, has_feeds=has_feeds)
                     at_once = 1
                     continue
-            before = self._odd
+            before, single = self._odd, int(not wide and expressions < _MAX_EXPRESSIONS)
             for _ in range(at_once):
                 if self.at >= len(self.data) or self._ends:
                     break
                 start = self.at
                 self._read_row(force=force)
+                self._single += single
                 if not has_feeds and self.data.find(b"\n", start, max(start, self.at - 2)) >= 0 and self._odd == before:
                     has_feeds, known = True, []
             at_once = min(at_once * 2, _MOST_AT_ONCE)
@@ -376,6 +399,14 @@ class Scan:
             if self._odd > _MAX_ODD:
                 line = self._repaired[0][1] if self._repaired else self._ragged[0][1].line
                 return NotATable(f"more than {_MAX_ODD:,} of its rows are unlike the others", line)
+            if len(self._segments) > 2 * self._odd + _MAX_PIECES:
+                return NotATable(
+                    f"blank rows divide the others into more than {_MAX_PIECES:,} pieces", self._line(self.at)
+                )
+            if self._single > _MAX_SINGLE:
+                return NotATable(
+                    f"more than {_MAX_SINGLE:,} of its rows have to be read one by one", self._line(self.at)
+                )
         if not force and self._ragged_rows > max(int(self._rows >= _FEW_ROWS), self._rows * MAX_RAGGED):
             return self._refusal()
         return None
@@ -434,7 +465,8 @@ class Scan:
             self._segment(start, line.end)
         else:
             self._odd += 1
-            self._segments.append(_Segment(self._before + start, self._before + line.end, tuple(cells)))
+            filled = sum(bool(cell.strip()) for cell in cells)
+            self._segments.append(_Segment(self._before + start, self._before + line.end, filled))
         self.at = line.end
 
     def _is_another(self, at: int, head: list[str] | None = None) -> bool:
@@ -464,14 +496,9 @@ class Scan:
         ragged = [
             segment
             for segment in self._segments
-            if segment.cells is not None and segment.start >= (self._parts[last - 1].end if last else 0)
+            if segment.filled is not None and segment.start >= (self._parts[last - 1].end if last else 0)
         ]
-        if (
-            not taken
-            or not ragged
-            or any(len([cell for cell in segment.cells or () if cell.strip()]) > 1 for segment in ragged)
-            or self._width < 2
-        ):
+        if not taken or not ragged or any((segment.filled or 0) > 1 for segment in ragged) or self._width < 2:
             return
         if self._rows == len(ragged):
             return
@@ -512,7 +539,7 @@ class Scan:
 
     def _segment(self, start: int, end: int) -> None:
         start, end = self._before + start, self._before + end
-        if self._segments and self._segments[-1].cells is None and self._segments[-1].end == start:
+        if self._segments and self._segments[-1].filled is None and self._segments[-1].end == start:
             self._segments[-1] = _Segment(self._segments[-1].start, end, None)
         else:
             self._segments.append(_Segment(start, end, None))
@@ -560,7 +587,7 @@ def _header_rows(rows: list[list[str]], width: int) -> int:
         values = [row[column] for column in typed if column < len(row)]
         if not any(value.strip() for value in values) and count:
             break
-        if not any(set(value) & _LETTERS for value in values):
+        if not any(set(value) & _LETTERS and not NO_VALUE.fullmatch(value.strip()) for value in values):
             break
         if count and sum(kind_of(value) == "text" for value in values) < max(2, len(typed)):
             break
@@ -574,7 +601,7 @@ def _are_names(row: list[str], width: int) -> bool:
     return (
         len(there) >= max(1, width - max(1, width // 4))
         and len(set(there)) == len(there)
-        and all(kind_of(cell) == "text" and len(cell) <= 80 for cell in there)
+        and all(kind_of(cell) == "text" and len(cell) <= 80 and not NO_VALUE.fullmatch(cell) for cell in there)
     )
 
 
@@ -607,7 +634,7 @@ def _columns(
     """The cells of some columns that are not empty."""
     found: list[list[str]] = [[] for _ in columns]
     for segment in segments:
-        if segment.cells is None and (
+        if segment.filled is None and (
             not dialect.quote or data.find(dialect.quote.encode(), segment.start, segment.end) < 0
         ):
             text = data[segment.start : segment.end].decode("utf-8", "surrogatepass").removesuffix(dialect.newline)
@@ -696,7 +723,7 @@ def _lines(text: str) -> Iterator[str]:
 
 def _spans(segments: Sequence[_Segment]) -> Iterator[Span]:
     """Yield the bytes of records, those that follow one another and are read alike together."""
-    for is_strict, some in groupby(segments, lambda segment: segment.cells is None):
+    for is_strict, some in groupby(segments, lambda segment: segment.filled is None):
         start = end = -1
         for segment in some:
             if segment.start != end:

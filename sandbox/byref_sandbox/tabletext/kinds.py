@@ -94,6 +94,10 @@ def _is_exact(cell: str) -> bool:
     return shown.lstrip("-0.").replace(".", "").rstrip("0") == digits
 
 
+NO_VALUE: Final = re.compile(
+    r"\(?(?:n\.? ?/?[av]\.?|null|none|nil|nan|k\. ?a\.|no data|(?:not|nicht) \w+)\)?", re.IGNORECASE
+)
+"""What is written where there is no value: no column is called so."""
 NUMBERS: Final[frozenset[Kind]] = frozenset({"integer", "decimal", "long"})
 """What numbers are that JSON may write."""
 _TYPES: Final[tuple[tuple[frozenset[Kind], frozenset[Kind], Type], ...]] = (

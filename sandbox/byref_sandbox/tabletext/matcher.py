@@ -53,11 +53,12 @@ class Matcher:
 def _cell(dialect: Dialect, kinds: set[Kind], *, lines: bool) -> bytes:
     quote = (dialect.quote or "").encode()
     mark, feeds = re2.escape(dialect.delimiter[:1].encode()), b"\r\n"
+    ends = dialect.newline[-1].encode()  # without quotes around it, a line end of another kind is text
     if "text" in kinds:
         # A cell of nothing is read by itself the first time, so that it is known exactly whether a column has any.
         empty = "empty" in kinds
         if not quote:
-            return b"[^%s%s]%s" % (mark, feeds, b"*" if empty else b"+")
+            return b"[^%s%s]%s" % (mark, ends, b"*" if empty else b"+")
         inside = b"[^%s%s%s]" % (quote, b"\\\\" if dialect.escape == "backslash" else b"", b"" if lines else feeds)
         ways = [inside, quote + quote]
         if dialect.escape == "backslash":
@@ -66,7 +67,7 @@ def _cell(dialect: Dialect, kinds: set[Kind], *, lines: bool) -> bytes:
             inside, *ways = ways
             ways = [inside, b"%s+[^%s%s%s]" % (quote, quote, mark, feeds)]
         # Where line feeds are counted by the quotes around them, no other quote may be there.
-        bare = b"[^%s%s%s][^%s%s%s]*" % (quote, mark, feeds, quote if lines else b"", mark, feeds)
+        bare = b"[^%s%s%s][^%s%s%s]*" % (quote, mark, ends, quote if lines else b"", mark, ends)
         last = quote + b"+" if dialect.escape == "none" else quote
         if empty:
             return b"(?:(?:%s)?|%s(?:%s)*%s)" % (bare, quote, b"|".join(ways), last)

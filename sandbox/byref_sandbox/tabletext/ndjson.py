@@ -9,6 +9,8 @@ from typing import Final
 _HEAD: Final = 1 << 16
 _FIRST: Final = re.compile(rb"\s*\{[^\n]*\}[ \t\r]*\n\s*\{")
 _BLANK: Final = re.compile(rb"\n[ \t\r]*(?=\n)")
+_BLANKS: Final = b" \t\r\n"
+"""What JSON takes for blanks."""
 
 
 def begins(data: bytes) -> bool:
@@ -24,9 +26,9 @@ def joined(data: bytes) -> bytes | None:
     """
     if not begins(data):
         return None
-    body = data.removeprefix(codecs.BOM_UTF8).rstrip()
+    body = data.removeprefix(codecs.BOM_UTF8).rstrip(_BLANKS)
     if _BLANK.search(body):
-        lines = [line + b"," if line.strip() else line for line in body.split(b"\n")]
+        lines = [line + b"," if line.strip(_BLANKS) else line for line in body.split(b"\n")]
         return b"[" + b"\n".join(lines).rstrip(b",") + b"]"
     # A string in JSON has no line feed of its own, so each one stands between two objects.
     return b"[" + body.replace(b"\n", b",\n") + b"]"
@@ -38,18 +40,20 @@ class Joining:
     def __init__(self) -> None:
         self._before = b"["
         self._gap = b""
-        """Blanks at the end of what was passed on."""
+        """The line feed behind what was passed on: perhaps no object follows it."""
 
     def passing(self, data: bytes) -> bytes:
         """Return what the next bytes add to the array."""
         data = self._gap + data
-        body = data.rstrip()
-        self._gap = b"\n" if b"\n" in data[len(body) :] else data[len(body) :][:1]
-        if not body:
+        if self._before:
+            data = data.removeprefix(codecs.BOM_UTF8).lstrip(_BLANKS)
+        if not data:
             return b""
         before, self._before = self._before, b""
-        body = body.removeprefix(codecs.BOM_UTF8).lstrip() if before else body
-        return before + _BLANK.sub(b"", body).replace(b"\n", b",\n")
+        body = data.rstrip(_BLANKS)
+        # The end of the data may cut a string, of which blanks are a part; one that has a line feed in it is no JSON.
+        inside, self._gap, _ = data[len(body) :].partition(b"\n")
+        return before + _BLANK.sub(b"", body + inside).replace(b"\n", b",\n")
 
     def end(self) -> bytes:
         """Return the end of the array."""

@@ -7,6 +7,7 @@ hand is not tried: such text stays text, and the reason has the line.
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from byref_sandbox.tabletext import dialects, reading
@@ -52,6 +53,8 @@ class Passing:
         self._format = format
         self._is_forced = format == "csv"
         self._pending = bytearray()
+        self._wanted = WINDOW
+        """Bytes of it with which it is read."""
         self._scan: Scan | None = None
         self._problem: NotATable | None = None
         self._preamble = ""
@@ -63,7 +66,7 @@ class Passing:
         """Read the next bytes."""
         if self._problem is None:
             self._pending += data
-            if len(self._pending) >= WINDOW:
+            if len(self._pending) >= self._wanted:
                 self._read(final=False)
 
     def finish(self) -> Passed | NotATable:
@@ -92,21 +95,26 @@ class Passing:
         if not self._scan and not self._is_forced and data.lstrip()[:1] in MARKUP:
             self._problem = NotATable("it begins like JSON or markup")
             return
+        decoder = codecs.getincrementaldecoder("utf-8")()
         try:
-            codecs.getincrementaldecoder("utf-8")().decode(data, final)  # the last character may be cut
+            decoder.decode(data, final)
         except UnicodeDecodeError:
             self._problem = NotATable("it is not UTF-8, and too large for memory")
             return
+        cut, _ = decoder.getstate()  # the beginning of the last character
+        data = data.removesuffix(cut)
         found = None if self._scan else dialects.detect(data, force=self._is_forced)
         dialect = self._scan.dialect if self._scan else found.dialect if found else None
         end = len(data) if final or dialect is None else _row_end(data, dialect)
         if not end:
             if len(data) > _LARGEST:
+                line = self._scan.line if self._scan else 1
                 self._problem = NotATable(
-                    f"no row ends in {_LARGEST:,} bytes, of a text that is too large for memory", 1
+                    f"no row ends in {_LARGEST:,} bytes, of a text that is too large for memory", line
                 )
+            self._wanted = min(2 * self._wanted, _LARGEST + 1)  # what was read is read again
             return
-        self._pending = bytearray(data[end:])
+        self._pending, self._wanted = bytearray(data[end:] + cut), WINDOW
         data = data[:end]
         if self._scan:
             self._scan.go_on(data)
@@ -134,16 +142,17 @@ class Passing:
         self._problem = scan.read(force=self._is_forced)
         if self._problem is None and scan.odd is not None and not final:
             self._problem = _odd(scan.odd)
-        spans = tuple(Span(start, end, True) for start, end, cells in scan.here if cells is None)
+        spans = tuple(Span(start, end, True) for start, end, filled in scan.here if filled is None)
         if self._problem is not None or not spans:
             return
         table = reading.Table("", 0, (reading.Column("", "text"),), Delimited(scan.dialect, spans))
         begin, stop = spans[0].start, spans[-1].end
         places = reading.places(table, scan.data, 3) or [begin]
         if not self._windows:
-            begin += _row_end(scan.data[begin : begin + _END_BYTES], scan.dialect)
-            self._head = scan.data[spans[0].start : begin]
-        self._tail = scan.data[max(begin, places[-1]) : stop]
+            first = Reader(scan.data, scan.dialect).read(begin).end - begin
+            begin += _row_end(scan.data[begin : begin + _END_BYTES], scan.dialect) or first
+            self._head = _records(scan.data, spans, spans[0].start, begin)
+        self._tail = _records(scan.data, spans, max(begin, places[-1]), stop)
         if self._windows % self._step == 0 and len(places) > 2 and begin <= places[1]:
             row = Reader(scan.data, scan.dialect).read(places[1])
             if row.end - places[1] <= _LONGEST:
@@ -155,6 +164,11 @@ class Passing:
 
 def _odd(line: int) -> NotATable:
     return NotATable("the row is unlike the others, of a table that is too large for memory", line)
+
+
+def _records(data: bytes, spans: Sequence[Span], start: int, stop: int) -> bytes:
+    """The rows between two places that are records; blank ones are none."""
+    return b"".join(data[max(span.start, start) : min(span.end, stop)] for span in spans)
 
 
 def _row_end(data: bytes, dialect: Dialect) -> int:

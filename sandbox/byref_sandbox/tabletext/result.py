@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from byref_sandbox.tabletext.kinds import Type
 
@@ -83,6 +83,10 @@ class Table:
         return map(tuple, self.how.rows(self.source, self.names))
 
 
+MAX_TABLES: Final = 1_000
+"""Tables in one text."""
+
+
 @dataclass(frozen=True)
 class Recognised:
     """All tables of a text, in order. Their parts are the whole text."""
@@ -105,6 +109,11 @@ class NotATable:
     def __str__(self) -> str:
         place = "" if self.line is None else f"line {self.line}: "
         return f"{place}{self.reason}"
+
+
+def too_many(line: int) -> NotATable:
+    """Say of a text that it has more than `MAX_TABLES` tables, of which the next one begins in this line."""
+    return NotATable(f"it has more than {MAX_TABLES:,} tables", line)
 
 
 def unique_names(header: Sequence[str] | None, width: int) -> tuple[str, ...]:

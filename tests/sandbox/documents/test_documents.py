@@ -350,6 +350,10 @@ def test_a_database_with_a_log_beside_it_is_read_and_says_so(sandbox: Sandbox) -
         ("<td><b>id</b><td>name<td>price", ["id", "name", "price"]),
         ("<td>7<td>name<td>2.5", None),
         ("<td>a<td>a<td>x", None),
+        ("<td>—<td>x<td>y", None),
+        ("<td>$5<td>x<td>y", None),
+        ("<td>n/a<td>Oslo<td>null", None),
+        ("<td>#<td>N/A<td>% of all", ["#", "N/A", "% of all"]),
     ],
 )
 def test_a_first_row_of_names_above_values_names_the_columns(

@@ -6,11 +6,12 @@ import csv
 import io
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
-from byref_sandbox.tabletext import NotATable, Passed, Passing, Recognised, ndjson, passing, recognise
+from byref_sandbox.tabletext import NotATable, Passed, Passing, Recognised, Table, ndjson, passing, reading, recognise
+from byref_sandbox.tabletext.delimited import Delimited, Span
 
 ROWS = "".join(f"{n},name {n},{n}.5\n" for n in range(2_000))
 TABLE = "id,name,value\n" + ROWS
@@ -21,6 +22,8 @@ def _small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passing, "WINDOW", 4_000)
     monkeypatch.setattr(passing, "_LARGEST", 16_000)
     monkeypatch.setattr(passing, "_END_BYTES", 500)
+    monkeypatch.setattr(reading, "_LONG_BYTES", 2_000)
+    monkeypatch.setattr(reading, "_TAIL_BYTES", 300)
 
 
 def pieces(data: bytes, chance: random.Random) -> Iterator[bytes]:
@@ -36,6 +39,13 @@ def passed(text: str | bytes, format: str | None = None) -> Passed | NotATable:
     for piece in pieces(text if isinstance(text, bytes) else text.encode(), random.Random(7)):
         reader.feed(piece)
     return reader.finish()
+
+
+def rows_of(table: Table, text: bytes) -> list[tuple[str | None, ...]]:
+    """The records of an excerpt."""
+    assert isinstance(table.how, Delimited)
+    rows = Delimited(table.how.dialect, (Span(0, len(text), True),)).rows(text, table.names) if text else ()
+    return [*map(tuple, rows)]
 
 
 def read_whole(text: str, format: str | None = None) -> Recognised:
@@ -78,6 +88,9 @@ def written(chance: random.Random, **dialect: object) -> str:
         TABLE.replace(",", ";").replace(".5", ",5"),
         TABLE.removesuffix("\n"),
         TABLE + "\n\n",
+        TABLE.replace("7.5\n", "7.5\n\n"),
+        "id,name,value\n" + f"0,{'long ' * 400},1\n" + ROWS,
+        "id,name,value\n" + "".join(f'{n},"{"日本" * 50} {n}",{n}.5\n' for n in range(300)),
         *(written(random.Random(seed)) for seed in range(6)),
         *(
             written(random.Random(seed), delimiter="\t", quoting=csv.QUOTE_ALL, lineterminator="\r\n")
@@ -98,21 +111,21 @@ def test_a_table_that_passes_is_that_of_the_whole_text(text: str) -> None:
         if part.kind in ("preamble", "footer")
     ]
     records = list(table.records())
-    for kept, place in ((found.head, slice(None, 3)), (found.tail, slice(-3, None))):
-        text_of = "\n".join(",".join(f'"{cell}"' for cell in records[0]) for _ in range(0)) + kept.decode()
-        assert text_of and text_of in source.decode()
-        assert records[place]
-    assert source.startswith(found.head, next(part.start for part in table.parts if part.kind == "records"))
+    head, samples, tail = (rows_of(table, kept) for kept in (found.head, found.samples, found.tail))
+    assert head and head == records[: len(head)]
+    assert tail and tail == records[len(records) - len(tail) :] and len(head) + len(tail) < len(records)
+    following = iter(records)
+    assert (samples or len(records) < 500) and all(sample in following for sample in samples)
 
 
 @pytest.mark.parametrize(
     ("text", "reason", "line"),
     [
         (TABLE + "1,2\n" + ROWS, "unlike the others", 2_002),
-        (TABLE + '1,5" disk,2\n' + ROWS, "no row ends", 1),
+        (TABLE + '1,5" disk,2\n' + ROWS, "no row ends", 2_002),
         (TABLE + '1,"5" disk,2\n' + ROWS, "unlike the others", 2_002),
         (TABLE + "sku,price,sold\n" + "".join(f"a{n},{n}.5,{n}\n" for n in range(900)), "unlike the others", 2_002),
-        (TABLE + "x" * 40_000, "no row ends", 1),
+        (TABLE + "x" * 40_000, "no row ends", 2_002),
         ("| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 3_000, "has to be delimited", 1),
         ("[\n" + ROWS, "begins like JSON", None),
         ((TABLE + "ä,b,1\n").encode("latin-1"), "not UTF-8", None),
@@ -145,6 +158,33 @@ def test_json_lines_that_pass_are_the_array_of_them(gap: str) -> None:
     values = [{"id": n, "text": f"line {n}", "more": [{"a": "\n"}] * (n % 3)} for n in range(400)]
     text = gap.join(map(json.dumps, values)) + gap
     for seed in range(4):
-        joining = ndjson.Joining()
-        array = b"".join([*map(joining.passing, pieces(text.encode(), random.Random(seed))), joining.end()])
-        assert json.loads(array) == values
+        assert json.loads(joined(pieces(text.encode(), random.Random(seed)))) == values
+
+
+def test_blanks_inside_of_a_string_are_of_the_string_wherever_a_piece_ends() -> None:
+    values = [{"a": "x  \t y   ", "b": " " * n} for n in range(5)]
+    text = b"  \n" + b" \r\n\t\n".join(json.dumps(value, ensure_ascii=False).encode() for value in values) + b" \n "
+    text = text.replace(b"\\t", b" ")
+    expected = json.loads(ndjson.joined(text.lstrip()) or b"")
+    for size in range(1, 40):
+        assert json.loads(joined(text[at : at + size] for at in range(0, len(text), size))) == expected
+    formfeed = [b'{"a": 1}\n', b"\x0c\n", b'{"a": 2}\n']  # no blank of JSON's
+    for array in (joined(formfeed), ndjson.joined(b"".join(formfeed)) or b"[]"):
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(array)
+
+
+def joined(pieces: Iterable[bytes]) -> bytes:
+    joining = ndjson.Joining()
+    return b"".join([*map(joining.passing, pieces), joining.end()])
+
+
+def test_what_waits_for_the_end_of_a_row_is_not_read_with_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    detect = passing.dialects.detect
+    monkeypatch.setattr(passing.dialects, "detect", lambda data, **more: seen.append(len(data)) or detect(data, **more))
+    reader = Passing("csv")
+    for piece in (b'a,"' + b"x" * 97, *[b"x" * 100] * 199):
+        reader.feed(piece)
+    assert isinstance(reader.finish(), NotATable)
+    assert seen == [4_000, 8_000, 16_000, 16_100]

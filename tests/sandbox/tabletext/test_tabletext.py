@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from byref_sandbox.tabletext import NotATable, Recognised, Table, dialects, recognise
+from byref_sandbox.tabletext import NotATable, Recognised, Table, delimited, dialects, recognise
 from byref_sandbox.tabletext.kinds import kind_of, type_of
 
 BODY = "".join(f"{n},name {n},{n}.5,2026-01-{n:02}\n" for n in range(10, 30))
@@ -384,6 +384,44 @@ def test_hostile_text_ends() -> None:
     ):
         found = recognise(text)
         assert isinstance(found, NotATable | Recognised)
+
+
+@pytest.mark.parametrize("format", [None, "csv"])
+def test_rows_in_too_many_pieces_are_no_table(monkeypatch: pytest.MonkeyPatch, format: str | None) -> None:
+    """Each blank row, and each row that has to be read by itself, takes a hundred times the time of one that is matched."""
+    monkeypatch.setattr(delimited, "_MAX_PIECES", 300)
+    monkeypatch.setattr(delimited, "_MAX_SINGLE", 1_000)
+    apart = HEADER + BODY.replace("\n", "\n\n") * 10
+    assert table_of(apart, format).rows == 200
+    found = recognise(apart + BODY.replace("\n", "\n\n") * 10, format)
+    assert isinstance(found, NotATable) and (found.reason, found.line) == (
+        "blank rows divide the others into more than 300 pieces",
+        604,
+    )
+    single = 'id,name,value\n1,"a\nb",5\n' + "".join(f'{n},5" disk,{n}\n' for n in range(900))
+    assert table_of(single, format).rows == 901
+    found = recognise(single + "".join(f'{n},5" disk,{n}\n' for n in range(900)), format)
+    assert isinstance(found, NotATable) and "rows have to be read one by one" in found.reason
+
+
+def test_line_ends_of_another_kind_are_text_where_no_quotes_are() -> None:
+    for newline, other in (("\n", "\r"), ("\r\n", "\r"), ("\r", "\n")):
+        rows = [[str(n), f"a{other}b{n}", f"{n}.5"] for n in range(100)]
+        text = "".join(",".join(row) + newline for row in [["id", "name", "value"], *rows])
+        table = table_of(text)
+        assert [*map(list, table.records())] == rows
+        scan = delimited.Scan(text.encode(), table.dialect or dialects.Dialect(","), 0, 3)
+        assert isinstance(scan.table(force=False), Table)
+        assert scan._single < 10
+
+
+def test_what_is_written_where_there_is_no_value_is_no_name() -> None:
+    rows = "".join(f"city {n},{n}.5\n" for n in range(9))
+    for word in ("n/a", "NULL", "None", "n.v.", "(none)"):
+        table = table_of(f"Oslo,{word}\n" + rows)
+        assert (table.header, table.rows) == (None, 10)
+    assert table_of("city,nulls\n" + rows).header == ("city", "nulls")
+    assert table_of("kind,some,none\n" + "".join(f"k{n},{n},{n + 1}\n" for n in range(9))).header is not None
 
 
 def test_a_format_that_is_stated_needs_no_evidence() -> None:

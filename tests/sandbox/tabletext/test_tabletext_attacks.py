@@ -267,6 +267,22 @@ def test_the_line_of_a_fault_is_that_of_the_text() -> None:
     assert isinstance(found, NotATable) and found.line == 1_504
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        " a | b \n---+---\n 1 | 2\n(1 row)\n\n",
+        "NAME     READY   STATUS\nweb-1    1/1     Running\nweb-2    1/1     Running\n\n",
+    ],
+)
+def test_a_text_of_very_many_tables_stays_text(text: str) -> None:
+    """To begin one takes as long as to read a hundred rows of it."""
+    found = recognise(text * 1_000)
+    assert isinstance(found, Recognised) and len(found.tables) == 1_000
+    many = recognise(text * 1_001)
+    assert isinstance(many, NotATable)
+    assert (many.reason, many.line) == ("it has more than 1,000 tables", 1_000 * text.count("\n") + 1)
+
+
 def test_records_with_ever_new_members_stay_text() -> None:
     """A table has a cell for each name in each record: of so many names most cells would be empty."""
     text = "".join(f"-[ RECORD {number} ]\nc{number} | x\n" for number in range(1, 1_101))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 import shutil
 import subprocess
 
+import duckdb
 import pandas as pd
 import pytest
 import rich.box
@@ -304,6 +306,51 @@ def test_rows_that_are_not_shown_are_none() -> None:
     polars = "shape: (9, 2)\n┌─────┬──────┐\n│ id  ┆ name │\n│ --- ┆ ---  │\n│ i64 ┆ str  │\n╞═════╪══════╡\n│ 1   ┆ a    │\n│ …   ┆ …    │\n│ 2   ┆ b    │\n└─────┴──────┘\n"
     [table] = recognise(polars).tables  # type: ignore[union-attr]
     assert (table.types[0].name, list(table.records())) == ("integer", [("1", "a"), ("2", "b")])
+
+
+def test_rows_of_dots_are_data_where_no_program_writes_them_for_others() -> None:
+    mysql = "+---+---+\n| a | b |\n+---+---+\n| 1 | 2 |\n| · | · |\n| … | … |\n+---+---+\n"
+    psql = " a | b \n---+---\n 1 | 2\n · | ·\n … | …\n(3 rows)\n"
+    for text in (mysql, psql):
+        [table] = recognise(text).tables  # type: ignore[union-attr]
+        assert [*table.records()] == [("1", "2"), ("·", "·"), ("…", "…")]
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):  # columns that are left out keep their dots
+        columns = ", ".join(f"range + {n} AS c{n}" for n in range(40))
+        duckdb.sql(f"SELECT {columns} FROM range(100)").show(max_width=80, max_rows=10)
+    [table] = recognise(shown.getvalue()).tables  # type: ignore[union-attr]
+    assert (table.rows, table.types[0].name) == (10, "integer")
+
+
+def test_no_row_is_below_the_end_of_a_table() -> None:
+    box = "┌───┬───┐\n│ a │ b │\n├───┼───┤\n│ 1 │ 2 │\n├───┴───┤\n"
+    [table] = recognise(f"{box}│ 1 row │\n└───────┘\n").tables  # type: ignore[union-attr]
+    assert (table.rows, [part.kind for part in table.parts][-2:]) == (1, ["footer", "rule"])
+    psql = " a | b \n---+---\n 1 | 2\n"
+    for text, line in (
+        (f"{box}│ 3 │ 4 │\n└───┴───┘\n", 6),
+        (f"{box}│ x     │\n│ y     │\n│ z     │\n└───────┘\n", 8),
+        (f"{psql}NOTICE: x\n 3 | 4\n(2 rows)\n", 5),
+        (f"{psql}\n 3 | 4\n(2 rows)\n", 5),
+        (f"{psql}(1 row)\n\n 3 | 4\n\n{psql}(1 row)\n", 6),
+        ("| 1 | 2 |\n| a | b |\n|---|---|\n| 3 | 4 |\n", 1),
+        (" a | b+\n   | c \n---+---\n 1 | 2\n 3 | 4\n", 1),
+    ):
+        found = recognise(text)
+        assert isinstance(found, NotATable) and found.line == line, text
+
+
+def test_tables_without_a_line_between_them() -> None:
+    box = "┌───┬───┐\n│ a │ b │\n├───┼───┤\n│ 1 │ 2 │\n└───┴───┘\n"
+    mysql = "+---+---+\n| a | b |\n+---+---+\n| 1 | 2 |\n+---+---+\n"
+    for text in (box, mysql):
+        tables = recognise(text + text.replace("a", "c").replace("1", "3")).tables  # type: ignore[union-attr]
+        assert [(table.names, [*table.records()]) for table in tables] == [
+            (("a", "b"), [("1", "2")]),
+            (("c", "b"), [("3", "2")]),
+        ]
+    [one] = recognise(mysql + "| 3 | 4 |\n+---+---+\n").tables  # type: ignore[union-attr]
+    assert one.rows == 2
 
 
 def test_the_index_of_a_frame_has_its_names() -> None:
