@@ -9,11 +9,12 @@ import tracemalloc
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from material import page, prose, records
 from psycopg import _queries
-from sqlalchemy import delete, text, update
+from sqlalchemy import Select, delete, text, update
 from sqlalchemy.dialects.postgresql import psycopg
 from sqlcheck import TABLES
 
@@ -236,8 +237,9 @@ def test_sharing_counts_for_the_one_that_receives(engine: Engine, tenant: str) -
     assert one.share("x", "one").payload.size == 60
 
 
-def test_the_driver_keeps_the_statement_of_a_small_payload() -> None:
+@pytest.mark.parametrize("statement", [at_once._PUBLISH, at_once._PUBLISH_AND_APPEND])
+def test_the_driver_keeps_the_statement_of_a_small_payload(statement: Select[Any]) -> None:
     """psycopg takes a longer one apart at each use."""
-    compiled = at_once._PUBLISH.compile(dialect=psycopg.dialect())
+    compiled = statement.compile(dialect=psycopg.dialect())
     assert len(compiled.params) <= _queries.MAX_CACHED_STATEMENT_PARAMS
     assert len(str(compiled)) <= _queries.MAX_CACHED_STATEMENT_LENGTH

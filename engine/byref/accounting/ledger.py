@@ -329,18 +329,19 @@ def append(
     connection: Connection, *, tenant: str, session_row: int, step: int, kind: str, pending: int = 0, **columns: Any
 ) -> None:
     """Insert one step, and add `pending` tokens, by our count, to the session's context."""
-    columns["detail"] = dump(columns.get("detail", {}))
     about = {"tenant": tenant, "session_id": session_row, "step": step, "kind": kind, "created_at": datetime.now(UTC)}
-    row, reserved = (
-        {"is_error": False, "in_turn": False, **about, **columns},
-        {"of_session": session_row, "tokens": pending},
-    )
+    row, reserved = about | stored(columns), {"of_session": session_row, "tokens": pending}
     if pending and connection.dialect.name == "postgresql":
         connection.execute(_RESERVE_AND_APPEND, reserved | {f"new_{name}": row.get(name) for name in _COLUMNS})
         return
     if pending:
         connection.execute(_RESERVE, reserved)
     connection.execute(_APPEND, row)
+
+
+def stored(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a step as they are stored."""
+    return {"is_error": False, "in_turn": False, **columns, "detail": dump(columns.get("detail", {}))}
 
 
 def given_before(

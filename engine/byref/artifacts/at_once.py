@@ -1,8 +1,8 @@
-"""A small payload, its artifact and the variable bound to it, inserted by one statement.
+"""A small payload, its artifact, the variable bound to it and the output's step, inserted by one statement.
 
-Most outputs that are stored are small and have one name. On PostgreSQL one statement in place of four spares three round trips
+Most outputs that are stored are small and have one name. On PostgreSQL one statement in place of five spares four round trips
 under the session's lock. It inserts before anybody knows whether the quota has room and whether the name is free: it tells
-both, and the caller rolls back or binds another name.
+both, and the caller rolls back, or binds another name and appends the step with that.
 """
 
 from __future__ import annotations
@@ -21,15 +21,27 @@ from byref.db import linked
 from byref.db.linked import Link
 from byref.db.payloads import Source
 from byref.db.sums import Bytes
-from byref.db.tables import ArtifactRow, VariableRow
+from byref.db.tables import ArtifactRow, LedgerRow, VariableRow
 
-_PUBLISH = linked.statement(
-    blobs.BLOB,
-    blobs.FRAME,
-    Link(ArtifactRow, store.GIVEN, "blob_id", gives_id=True),
-    Link(VariableRow, variables.GIVEN, "artifact_id", to=2, gives_id=True, may_conflict=True),
-    beside=[quotas.CAME, variables.ARE_BOUND],
+_ARTIFACT = Link(ArtifactRow, store.GIVEN, refers="blob_id", gives_id=True)
+_VARIABLE = Link(VariableRow, variables.GIVEN, refers="artifact_id", to=2, gives_id=True, may_conflict=True)
+_OF_OUTPUT = (
+    *("tool", "call_id", "call_digest", "content_digest", "arguments", "route", "reason", "content"),
+    *("tokens", "original_tokens", "original_bytes", "is_error", "detail"),
 )
+_OUTPUT = Link(
+    LedgerRow,
+    ("tenant", "session_id", "step", "created_at", *_OF_OUTPUT),
+    {"kind": "'output'", "in_turn": "false"},
+    refers="artifact_id",
+    to=2,
+    needs=3,
+    condition="are_bound",
+)
+"""Only if the variable has the name that its text says, and that is the next one."""
+_LOOK = quotas.CAME.add_columns(variables.ARE_BOUND)
+_PUBLISH = linked.statement(blobs.BLOB, blobs.FRAME, _ARTIFACT, _VARIABLE, beside=_LOOK)
+_PUBLISH_AND_APPEND = linked.statement(blobs.BLOB, blobs.FRAME, _ARTIFACT, _VARIABLE, _OUTPUT, beside=_LOOK)
 
 
 class Inserted(NamedTuple):
@@ -38,9 +50,9 @@ class Inserted(NamedTuple):
     artifact: Artifact
     is_bound: bool
     """Whether the variable was inserted; if not, its name is taken."""
+    is_next: bool
+    """Whether it was, and the names before it are bound; then the output's step, if one was given, was appended."""
     came: Came
-    are_bound: bool
-    """Whether the names before it were bound."""
 
 
 def can_publish(connection: Connection, buffered: Buffered) -> bool:
@@ -56,22 +68,28 @@ def publish(
     variable: Mapping[str, Any],
     kept: Bytes,
     before: tuple[str, str],
+    output: Mapping[str, Any] | None,
 ) -> Inserted | None:
     """Write and publish a payload, insert its artifact, and bind that to a new name; the columns are those of `new_row`.
 
-    Also looks for what the session has stored since the sum `kept`, and whether the names `before` are bound. Returns None, and
-    inserts nothing, if the tenant has a published blob with the digest.
+    Also looks for what the session has stored since the sum `kept`, and whether the names `before` are bound; if they are, and
+    the name was free, the step of an `output` that passes whole is appended. Returns None, and inserts nothing, if the tenant
+    has a published blob with the digest.
     """
     tenant, digest = artifact["tenant"], buffered.content.digest
     size, lines = len(buffered.content.data), buffered.content.lines
     blob = blobs.published_row(tenant, digest, size, lines, buffered.key)
-    rows = linked.parameters(blob, blobs.frame_row(tenant, buffered.frames[0]), artifact, variable)
+    rows = [blob, blobs.only_frame_row(tenant, buffered.frames[0]), artifact, variable]
+    if output is not None:
+        rows.append({name: output[name] for name in _OF_OUTPUT})
     session_row = artifact["session_id"]
     about = quotas.about_came(session_row, kept) | variables.about_bound(session_row, before)
-    found = connection.execute(_PUBLISH, rows | about).one_or_none()
+    statement = _PUBLISH if output is None else _PUBLISH_AND_APPEND
+    found = connection.execute(statement, about | linked.parameters(*rows)).one_or_none()
     if found is None:
         return None
     blob_id, artifact_id, variable_id, came, count, are_bound = found
     published = Published(blob_id, buffered.key, None, digest, size, lines)
     inserted = store.inserted(artifact, artifact_id, published, source)
-    return Inserted(inserted, variable_id is not None, Came(int(came), count), are_bound)
+    is_bound = variable_id is not None
+    return Inserted(inserted, is_bound, is_bound and are_bound, Came(int(came), count))

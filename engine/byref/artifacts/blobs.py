@@ -53,8 +53,12 @@ _PUBLISH_NEW = {
 _ADD_FRAMES = insert(FrameRow)
 
 
-BLOB = linked.Link(BlobRow, [column.name for column in BlobRow.__table__.c if column.name != "id"], gives_id=True)
-FRAME = linked.Link(FrameRow, [column.name for column in FrameRow.__table__.c if column.name != "blob_id"], "blob_id")
+_OF_BLOB = ("tenant", "key", "digest", "size_bytes", "line_count", "staged_at", "published_at")
+BLOB = linked.Link(BlobRow, _OF_BLOB, {"may_be_unused": "false"}, gives_id=True)
+"""A published blob whose bytes are in SQL."""
+_OF_FRAME = ("tenant", "size_bytes", "codec", "data", "checksum")
+FRAME = linked.Link(FrameRow, _OF_FRAME, {"number": "0", "byte_offset": "0", "first_line": "1"}, refers="blob_id")
+"""The only frame of that blob."""
 _PUBLISH_WITH_FRAME = linked.statement(BLOB, FRAME)
 _THEIRS = (
     BlobRow.tenant == bindparam("of_tenant"),
@@ -110,7 +114,7 @@ def publish_new(
     """Insert a published blob with its frames and return its id; None, and nothing is inserted, if the tenant has one."""
     row = published_row(tenant, digest, size, lines, key)
     if connection.dialect.name == "postgresql" and len(frames) == 1:
-        both = linked.parameters(row, frame_row(tenant, frames[0]))
+        both = linked.parameters(row, only_frame_row(tenant, frames[0]))
         found: int | None = connection.execute(_PUBLISH_WITH_FRAME, both).scalar_one_or_none()
         return found
     found = connection.execute(_PUBLISH_NEW[connection.dialect.name], row).scalar_one_or_none()
@@ -147,6 +151,12 @@ def frame_row(tenant: str, frame: Frame) -> dict[str, Any]:
         "object_bytes": frame.object_bytes,
         "checksum": frame.checksum,
     }
+
+
+def only_frame_row(tenant: str, frame: Frame) -> dict[str, Any]:
+    """Return what `FRAME` is given of a blob's only frame, whose bytes are in SQL."""
+    row = frame_row(tenant, frame)
+    return {name: row[name] for name in FRAME.columns}
 
 
 def seal(connection: Connection, tenant: str, blob_id: int, digest: bytes, size: int, lines: int) -> bool:

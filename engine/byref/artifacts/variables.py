@@ -15,7 +15,7 @@ from itertools import zip_longest
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, select, union_all, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, union_all, update
 
 from byref.artifacts import store
 from byref.artifacts.counted import MOST_COUNTED, Counted
@@ -296,20 +296,21 @@ ANY_OF_FEW = _NAMED.where(VariableRow.name.in_([bindparam(name) for name in _FEW
 """Selects those of `few` names that are bound in a session."""
 
 
-ARE_BOUND = select(
-    and_(
-        *(
-            exists().where(VariableRow.session_id == bindparam("of_session"), VariableRow.name == bindparam(name))
-            for name in _FEW[:2]
-        )
-    ).label("are_bound")
-)
-"""Selects whether both names of `about_bound` are bound in a session: each is one look-up in the index of names."""
+ARE_BOUND = (
+    select(func.count())
+    .where(
+        VariableRow.session_id == bindparam("of_session"),
+        VariableRow.name.in_([bindparam(name) for name in _FEW[:2]]),
+    )
+    .scalar_subquery()
+    == bindparam("names")
+).label("are_bound")
+"""Column: whether those names of `about_bound` that are not empty are bound in a session."""
 
 
 def about_bound(session_row: int, names: tuple[str, str]) -> dict[str, Any]:
     """Return the parameters of `ARE_BOUND`."""
-    return {"of_session": session_row, **dict(zip(_FEW, names, strict=False))}
+    return {"of_session": session_row, "names": len({*names} - {""}), **dict(zip(_FEW, names, strict=False))}
 
 
 def few(session_row: int, names: Collection[str]) -> dict[str, Any] | None:
@@ -373,6 +374,11 @@ def probable(session_row: int, wanted: str) -> tuple[str, tuple[str, str]]:
     if not last:
         return wanted, ("", "")
     return f"{wanted}_{last + 1}", (wanted, f"{wanted}_{last}" if last > 1 else wanted)
+
+
+def took(session_row: int, wanted: str) -> None:
+    """Note that the name which `probable` returned for a wanted one was bound."""
+    _remember(session_row, wanted, _given.get((session_row, wanted), 0) + 1)
 
 
 def _remember(session_row: int, name: str, number: int) -> None:

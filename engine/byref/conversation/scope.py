@@ -258,22 +258,26 @@ class Scope:
         step: int,
         origin: str,
         public_id: str,
+        output: Callable[[str], Mapping[str, Any]] | None = None,
     ) -> tuple[Inserted, str] | None:
         """Publish a payload, insert its artifact, and bind it to a free name like `wanted`, by one statement in most cases.
 
         Returns what was inserted and the name; None, and nothing is inserted, if the tenant has a published blob with these
-        bytes. `kept` is the sum in the session's row, which is locked.
+        bytes. `kept` is the sum in the session's row, which is locked. `output` returns the columns of the output's step, given
+        the name; that step is appended if the name `is_next`.
         """
         where: Any = {"tenant": self.tenant, "session_row": self.row, "step": step, "origin": origin}
         artifact = store.new_row(about, **where, ttl=self.policy.ttl, public_id=public_id)
         name, before = variables.probable(self.row, wanted)
         variable = variables.new_row(name, part, **where)
-        found = at_once.publish(connection, self.source, buffered, artifact, variable, kept, before)
+        row = None if output is None else ledger.stored(output(name))
+        found = at_once.publish(connection, self.source, buffered, artifact, variable, kept, before, row)
         if found is None:
             return None
-        is_next = found.is_bound and (found.are_bound or not any(before))
-        known = [one for one in before if one] if is_next else None
-        [free] = variables.free(connection, self.row, [wanted], known=known)
+        if found.is_next:
+            variables.took(self.row, wanted)
+            return found, name
+        [free] = variables.free(connection, self.row, [wanted])
         if not found.is_bound:
             variables.bind(connection, artifact_row=found.artifact.row_id, named=[(free, part)], **where)
         elif free != name:  # a name that was given up meanwhile is given again

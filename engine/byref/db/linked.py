@@ -6,15 +6,17 @@ SQLite has no INSERT inside another statement. There a statement costs no round 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Select, bindparam, select, true
+from sqlalchemy import Select, bindparam, literal_column, select, true
 from sqlalchemy.dialects import postgresql
 
 from byref.db.tables import Base
 
-_SHARED: Final = frozenset({"tenant", "session_id"})
-"""Columns that have one value in all rows of a statement and are given once: psycopg keeps what it has made of a statement for the
+_TIMES: Final = ("staged_at", "published_at", "created_at")
+_SHARED: Final = {name: name for name in ("tenant", "session_id", "step")} | dict.fromkeys(_TIMES, "written_at")
+"""Columns that have one value in all rows of a statement, and its parameter: psycopg keeps what it has made of a statement for the
 next time only if that has at most 50 parameters.
 """
 
@@ -25,6 +27,8 @@ class Link(NamedTuple):
     table: type[Base]
     columns: Sequence[str]
     """The columns that are given; the database fills in the others."""
+    constants: Mapping[str, str] = MappingProxyType({})
+    """Columns that have the same value at each use, and that value in SQL."""
     refers: str = ""
     """The column that gets the id of an earlier row; each row but the first has one."""
     to: int = 0
@@ -33,42 +37,52 @@ class Link(NamedTuple):
     """Whether the statement selects the row's id, which later rows can refer to."""
     may_conflict: bool = False
     """Whether the row is left out, and its id is NULL, if it conflicts with one that is there."""
+    needs: int | None = None
+    """The number of an earlier row without which this one is left out."""
+    condition: str = ""
+    """A column of the query beside the rows; if it is false, this row is left out."""
 
 
-def statement(*links: Link, beside: Sequence[Select[Any]] = ()) -> Select[Any]:
-    """Return a statement that inserts the rows and selects their ids, and the one row of each query `beside`.
+def statement(*links: Link, beside: Select[Any] | None = None) -> Select[Any]:
+    """Return a statement that inserts the rows and selects their ids, and the one row of the query `beside`.
 
-    If the first row conflicts with one that is there, nothing is inserted, and nothing is selected. The queries see the database
+    If the first row conflicts with one that is there, nothing is inserted, and nothing is selected. The query sees the database
     as it was before the statement.
     """
+    look: Any = None if beside is None else beside.cte("look")
     rows: list[Any] = []
     for number, link in enumerate(links):
         its = link.table.__table__.c
-        given = {name: bindparam(_parameter(number, name), type_=its[name].type) for name in link.columns}
+        given: dict[str, Any] = {
+            name: bindparam(_parameter(number, name), type_=its[name].type) for name in link.columns
+        }
+        given |= {name: literal_column(value) for name, value in link.constants.items()}
         row: Any
         if link.refers:
-            values = select(rows[link.to].c.id, *given.values())
+            origin = rows[link.to] if link.needs is None else rows[link.to].join(rows[link.needs], true())
+            values = select(rows[link.to].c.id, *given.values()).select_from(origin)
+            if link.condition:
+                values = values.join(look, look.c[link.condition])
             row = postgresql.insert(link.table).from_select([link.refers, *given], values)
             row = row.on_conflict_do_nothing() if link.may_conflict else row
         else:
             row = postgresql.insert(link.table).values(given).on_conflict_do_nothing()
         rows.append((row.returning(its.id) if link.gives_id else row).cte(f"row_{number}"))
     [first, *more] = [(row, link) for row, link in zip(rows, links, strict=True) if link.gives_id]
-    looks = [query.subquery() for query in beside]
     joined: Any = first[0]
     for row, link in more:
         joined = joined.join(row, true(), isouter=link.may_conflict)
-    for look in looks:
-        joined = joined.join(look, true())
+    columns = [row.c.id for row, _ in (first, *more)]
+    if look is not None:
+        joined, columns = joined.join(look, true()), [*columns, *look.c]
     silent = (row for row, link in zip(rows, links, strict=True) if not link.gives_id)
-    columns = [*(row.c.id for row, _ in (first, *more)), *(column for look in looks for column in look.c)]
     return select(*columns).select_from(joined).add_cte(*silent)
 
 
 def parameters(*rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a `statement` for its rows, which are of one tenant and one session."""
+    """Return the parameters of a `statement` for its rows, which are of one tenant, session, step and time: the last row's."""
     return {_parameter(number, name): value for number, row in enumerate(rows) for name, value in row.items()}
 
 
 def _parameter(number: int, column: str) -> str:
-    return column if column in _SHARED else f"{number}_{column}"
+    return _SHARED.get(column, f"{number}_{column}")

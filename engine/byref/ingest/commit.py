@@ -101,6 +101,8 @@ class _Transaction:
         self._outlook = outlook
         self._stage = stage
         self._variables: list[Variable] = []
+        self._is_appended = False
+        """Whether the output's step was appended together with what is stored."""
         self._bound: set[str] | None = None
         """Those of the names near the wanted ones that are bound, if they were looked up with the quota."""
 
@@ -129,10 +131,12 @@ class _Transaction:
                 raise Replan("not_smaller", each)
             rendered.append(text)
             apart.append(artifacts)
-        beside = self._publish(plan.beside)
         composed = compose(self._prepared, plan, rendered)
-        pending = 0 if is_certain else composed.tokens
-        scope.append(connection, self._turn, "output", self._columns(composed, apart, beside), pending)
+        beside = self._publish(plan.beside, composed if is_certain else None)
+        if not self._is_appended:
+            names = [variable.name for variable in self._variables]
+            columns = self._columns(composed, apart, beside, names)
+            scope.append(connection, self._turn, "output", columns, 0 if is_certain else composed.tokens)
         return self._prepared.result(
             plan.route,
             plan.reason,
@@ -204,30 +208,36 @@ class _Transaction:
         wanted = (part.wanted for planned in several for part in planned.parts)
         return [f"{name}_result" if name in called else name for name in wanted]
 
-    def _publish(self, several: Sequence[PlannedArtifact]) -> list[Artifact]:
-        """Make artifacts of the staged bytes and bind their variables."""
+    def _publish(self, several: Sequence[PlannedArtifact], whole: Composed | None = None) -> list[Artifact]:
+        """Make artifacts of the staged bytes and bind their variables; `whole` is the content of an output that passes whole."""
         artifacts: list[Artifact] = []
         for planned in several:
-            artifact, names = self._publish_at_once(planned) or self._publish_in_steps(planned)
+            artifact, names = self._publish_at_once(planned, whole) or self._publish_in_steps(planned)
             named = list(zip(names, planned.parts, strict=True))
             self._variables += variables.bound(artifact, named, self._turn.step)
             artifacts.append(artifact)
         return artifacts
 
-    def _publish_at_once(self, planned: PlannedArtifact) -> tuple[Artifact, list[str]] | None:
-        """Publish an artifact with one name by one statement; None, and nothing is inserted, if that does not suffice."""
+    def _publish_at_once(self, planned: PlannedArtifact, whole: Composed | None) -> tuple[Artifact, list[str]] | None:
+        """Publish an artifact with one name by one statement; None, and nothing is inserted, if that does not suffice.
+
+        If it is all that is stored of an output that passes whole, the statement appends the output's step, too.
+        """
         connection, scope, turn, buffered = self._connection, self._scope, self._turn, self._stage.buffered(planned)
         if buffered is None or len(planned.parts) != 1 or not at_once.can_publish(connection, buffered):
             return None
         [part], [wanted] = planned.parts, self._wanted([planned])
         of: Any = {"step": turn.step, "origin": "output", "public_id": new_id(scope)}
-        found = scope.publish_at_once(connection, buffered, planned.about, part, wanted, kept=turn.bytes, **of)
         is_alone = self._is_one_statement(self._plan.artifacts)
+        if is_alone and whole is not None:
+            of["output"] = lambda name: self._columns(whole, [], [], [name])
+        found = scope.publish_at_once(connection, buffered, planned.about, part, wanted, kept=turn.bytes, **of)
         if found is None:
             if is_alone:
                 self._see_room([planned])
             return None
         inserted, name = found
+        self._is_appended = "output" in of and inserted.is_next
         self._bound = None  # the names near the wanted ones are others now
         if is_alone:
             came = Came(inserted.came.bytes + len(buffered.content.data), inserted.came.rows + 1)
@@ -251,9 +261,13 @@ class _Transaction:
         return artifact, names
 
     def _columns(
-        self, composed: Composed, apart: Sequence[Sequence[Artifact]], beside: Sequence[Artifact]
+        self,
+        composed: Composed,
+        apart: Sequence[Sequence[Artifact]],
+        beside: Sequence[Artifact],
+        names: Sequence[str],
     ) -> dict[str, Any]:
-        """The columns of the output's row in the ledger; `apart` are the artifacts of each replacement."""
+        """The columns of the output's row in the ledger; `apart` are the artifacts of each replacement, `names` all new ones."""
         prepared, plan = self._prepared, self._plan
         replaced_rows = [[artifact.row_id for artifact in artifacts] for artifacts in apart]
         beside_rows = [artifact.row_id for artifact in beside]
@@ -267,7 +281,7 @@ class _Transaction:
             "stands": replacements,  # stored under this name; `replay` reads it
             "artifacts": own if len(own) > 1 and not replacements else None,
             "beside": beside_rows if rows else None,
-            "variables": [variable.name for variable in self._variables],
+            "variables": names,
             "instructions": prepared.instructions,
             "mapper": prepared.mapped,
         }
