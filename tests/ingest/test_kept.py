@@ -48,7 +48,9 @@ def test_it_passes_unaltered_and_is_a_variable(session: Session, output: Any, da
     assert (again.step, again.content, again.variables) == (result.step, result.content, result.variables)
 
 
-@pytest.mark.postgresql("there one statement inserts the payload, its artifact, its name and the step, and looks at the quota")
+@pytest.mark.postgresql(
+    "there one statement inserts the payload, its artifact, its name and the step, and looks at the quota"
+)
 def test_it_takes_few_statements(engine: Engine, session: Session) -> None:
     def sent(output: object, call: str, to: Session = session) -> int:
         with statements_of(engine) as statements:

@@ -23,8 +23,9 @@ from byref.db.payloads import Source
 from byref.db.sums import Bytes
 from byref.db.tables import ArtifactRow, LedgerRow, VariableRow
 
-_ARTIFACT = Link(ArtifactRow, store.GIVEN, refers="blob_id", gives_id=True)
-_VARIABLE = Link(VariableRow, variables.GIVEN, refers="artifact_id", to=2, gives_id=True, may_conflict=True)
+_ARTIFACT = Link(ArtifactRow, store.GIVEN, refers="blob_id", gives=["id"])
+_OF_VARIABLE = ["id", "artifact_id"]
+_VARIABLE = Link(VariableRow, variables.GIVEN, refers="artifact_id", to=2, gives=_OF_VARIABLE, may_conflict=True)
 _OF_OUTPUT = (
     *("tool", "call_id", "call_digest", "content_digest", "arguments", "route", "reason", "content"),
     *("tokens", "original_tokens", "original_bytes", "is_error", "detail"),
@@ -34,8 +35,7 @@ _OUTPUT = Link(
     ("tenant", "session_id", "step", "created_at", *_OF_OUTPUT),
     {"kind": "'output'", "in_turn": "false"},
     refers="artifact_id",
-    to=2,
-    needs=3,
+    to=3,
     condition="are_bound",
 )
 """Only if the variable has the name that its text says, and that is the next one."""
@@ -82,8 +82,7 @@ def publish(
     rows = [blob, blobs.only_frame_row(tenant, buffered.frames[0]), artifact, variable]
     if output is not None:
         rows.append({name: output[name] for name in _OF_OUTPUT})
-    session_row = artifact["session_id"]
-    about = quotas.about_came(session_row, kept) | variables.about_bound(session_row, before)
+    about = quotas.about_came(artifact["session_id"], kept) | variables.about_bound(before)
     statement = _PUBLISH if output is None else _PUBLISH_AND_APPEND
     found = connection.execute(statement, about | linked.parameters(*rows)).one_or_none()
     if found is None:

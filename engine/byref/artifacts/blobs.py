@@ -54,7 +54,7 @@ _ADD_FRAMES = insert(FrameRow)
 
 
 _OF_BLOB = ("tenant", "key", "digest", "size_bytes", "line_count", "staged_at", "published_at")
-BLOB = linked.Link(BlobRow, _OF_BLOB, {"may_be_unused": "false"}, gives_id=True)
+BLOB = linked.Link(BlobRow, _OF_BLOB, {"may_be_unused": "false"}, gives=["id"])
 """A published blob whose bytes are in SQL."""
 _OF_FRAME = ("tenant", "size_bytes", "codec", "data", "checksum")
 FRAME = linked.Link(FrameRow, _OF_FRAME, {"number": "0", "byte_offset": "0", "first_line": "1"}, refers="blob_id")

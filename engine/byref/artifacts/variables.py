@@ -299,18 +299,18 @@ ANY_OF_FEW = _NAMED.where(VariableRow.name.in_([bindparam(name) for name in _FEW
 ARE_BOUND = (
     select(func.count())
     .where(
-        VariableRow.session_id == bindparam("of_session"),
+        VariableRow.session_id == bindparam("session_id"),
         VariableRow.name.in_([bindparam(name) for name in _FEW[:2]]),
     )
     .scalar_subquery()
     == bindparam("names")
 ).label("are_bound")
-"""Column: whether those names of `about_bound` that are not empty are bound in a session."""
+"""Column: whether those names of `about_bound` that are not empty are bound in the session `session_id`."""
 
 
-def about_bound(session_row: int, names: tuple[str, str]) -> dict[str, Any]:
-    """Return the parameters of `ARE_BOUND`."""
-    return {"of_session": session_row, "names": len({*names} - {""}), **dict(zip(_FEW, names, strict=False))}
+def about_bound(names: tuple[str, str]) -> dict[str, Any]:
+    """Return the parameters of `ARE_BOUND` but for the session."""
+    return {"names": len({*names} - {""}), **dict(zip(_FEW, names, strict=False))}
 
 
 def few(session_row: int, names: Collection[str]) -> dict[str, Any] | None:

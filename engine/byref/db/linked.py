@@ -6,6 +6,7 @@ SQLite has no INSERT inside another statement. There a statement costs no round 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -30,15 +31,13 @@ class Link(NamedTuple):
     constants: Mapping[str, str] = MappingProxyType({})
     """Columns that have the same value at each use, and that value in SQL."""
     refers: str = ""
-    """The column that gets the id of an earlier row; each row but the first has one."""
+    """The column that gets the id of an earlier row, or what that gives under the same name; each row but the first has one."""
     to: int = 0
-    """The number of that row in the statement."""
-    gives_id: bool = False
-    """Whether the statement selects the row's id, which later rows can refer to."""
+    """The number of that row in the statement. If it is left out, this one is, too."""
+    gives: Sequence[str] = ()
+    """Columns that later rows can refer to. If the id is among them, the statement selects it."""
     may_conflict: bool = False
     """Whether the row is left out, and its id is NULL, if it conflicts with one that is there."""
-    needs: int | None = None
-    """The number of an earlier row without which this one is left out."""
     condition: str = ""
     """A column of the query beside the rows; if it is false, this row is left out."""
 
@@ -59,24 +58,21 @@ def statement(*links: Link, beside: Select[Any] | None = None) -> Select[Any]:
         given |= {name: literal_column(value) for name, value in link.constants.items()}
         row: Any
         if link.refers:
-            origin = rows[link.to] if link.needs is None else rows[link.to].join(rows[link.needs], true())
-            values = select(rows[link.to].c.id, *given.values()).select_from(origin)
+            to = rows[link.to]
+            values = select(to.c.get(link.refers, to.c.id), *given.values()).select_from(to)
             if link.condition:
                 values = values.join(look, look.c[link.condition])
             row = postgresql.insert(link.table).from_select([link.refers, *given], values)
             row = row.on_conflict_do_nothing() if link.may_conflict else row
         else:
             row = postgresql.insert(link.table).values(given).on_conflict_do_nothing()
-        rows.append((row.returning(its.id) if link.gives_id else row).cte(f"row_{number}"))
-    [first, *more] = [(row, link) for row, link in zip(rows, links, strict=True) if link.gives_id]
-    joined: Any = first[0]
-    for row, link in more:
-        joined = joined.join(row, true(), isouter=link.may_conflict)
-    columns = [row.c.id for row, _ in (first, *more)]
-    if look is not None:
-        joined, columns = joined.join(look, true()), [*columns, *look.c]
-    silent = (row for row, link in zip(rows, links, strict=True) if not link.gives_id)
-    return select(*columns).select_from(joined).add_cte(*silent)
+        rows.append((row.returning(*(its[name] for name in link.gives)) if link.gives else row).cte(f"row_{number}"))
+    first, *more = rows
+    # Each id by itself: PostgreSQL plans that faster than joins.
+    ids = [select(row.c.id).scalar_subquery() for row, link in zip(more, links[1:], strict=True) if "id" in link.gives]
+    silent = (row for row, link in zip(rows, links, strict=True) if not link.gives)
+    found = select(first.c.id, *ids).select_from(first).add_cte(*silent)
+    return found if look is None else found.add_columns(*look.c).join(look, true())
 
 
 def parameters(*rows: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,5 +80,6 @@ def parameters(*rows: Mapping[str, Any]) -> dict[str, Any]:
     return {_parameter(number, name): value for number, row in enumerate(rows) for name, value in row.items()}
 
 
+@cache
 def _parameter(number: int, column: str) -> str:
     return _SHARED.get(column, f"{number}_{column}")
