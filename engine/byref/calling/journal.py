@@ -125,7 +125,8 @@ _SEE: Final = (
     .where(ProgramRow.state != "ended")
     .values(seen_at=bindparam("now"))
 )
-_BEGIN: Final = insert(CallRow)
+_BEGIN: Final = insert(CallRow).returning(CallRow.id)
+_BEGIN_SEVERAL: Final = insert(CallRow).returning(CallRow.id, sort_by_parameter_order=True)
 _GIVEN: Final = frozenset(
     {
         *("public_id", "tenant", "session_id", "program_id", "function", "arguments", "argument_bytes", "digest"),
@@ -336,8 +337,8 @@ def begin(
 ) -> list[tuple[int, str]]:
     """Write calls down before they are made, and return their rows and ids."""
     rows = _rows(scope, program, calls)
-    made = connection.execute(_BEGIN.returning(CallRow.id, sort_by_parameter_order=True), rows)
-    return [(row.id, one["public_id"]) for row, one in zip(made, rows, strict=True)]
+    made = connection.execute(_BEGIN, rows[0]) if len(rows) == 1 else connection.execute(_BEGIN_SEVERAL, rows)
+    return [(row, one["public_id"]) for row, one in zip(made.scalars(), rows, strict=True)]
 
 
 def begin_again(connection: Connection, rows: Sequence[tuple[int, float | None, int]]) -> None:
