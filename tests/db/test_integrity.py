@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import create_engine, event, text
 
 import byref
@@ -53,12 +54,21 @@ def filled_sqlite(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Pat
     return Path(path)
 
 
-@pytest.fixture
-def broken(tmp_path: Path, filled_sqlite: Path) -> Callable[[str], str]:
-    """Make a copy of a filled file in which a statement was run that no key or check hindered; give its URL."""
+@pytest.fixture(scope="module")
+def looking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlEngine]:
+    """What looks at each broken file in turn: it compiles the statements once, which takes longer than to run them."""
+    engine = create_engine(f"sqlite:///{tmp_path_factory.mktemp('broken') / 'broken.db'}")
+    yield engine
+    engine.dispose()
 
-    def make(statement: str) -> str:
-        path = shutil.copy(filled_sqlite, tmp_path / "broken.db")
+
+@pytest.fixture
+def broken(looking: SqlEngine, filled_sqlite: Path) -> Callable[[str], SqlEngine]:
+    """Make a copy of a filled file in which a statement was run that no key or check hindered; give what looks at it."""
+
+    def make(statement: str) -> SqlEngine:
+        looking.dispose()
+        path = shutil.copy(filled_sqlite, file(looking))
         engine = create_engine(f"sqlite:///{path}")
 
         @event.listens_for(engine, "connect")
@@ -69,9 +79,15 @@ def broken(tmp_path: Path, filled_sqlite: Path) -> Callable[[str], str]:
             for one in statement.split(";"):
                 connection.execute(text(one))
         engine.dispose()
-        return f"sqlite:///{path}"
+        return looking
 
     return make
+
+
+def file(engine: SqlEngine) -> Path:
+    """Where the database is."""
+    assert engine.url.database is not None
+    return Path(engine.url.database)
 
 
 def test_what_byref_wrote_is_in_order(shared_url: str) -> None:
@@ -158,7 +174,9 @@ def first_of_each(cases: list[tuple[str, str, str]]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("statement", "check", "table"), first_of_each(BROKEN))
-def test_each_invariant_is_looked_at(broken: Callable[[str], str], statement: str, check: str, table: str) -> None:
+def test_each_invariant_is_looked_at(
+    broken: Callable[[str], SqlEngine], statement: str, check: str, table: str
+) -> None:
     problems = byref.db.verify(broken(statement))
     assert (check, table) in {(problem.check, problem.table) for problem in problems}, problems
     for problem in problems:
@@ -166,7 +184,7 @@ def test_each_invariant_is_looked_at(broken: Callable[[str], str], statement: st
         assert "{" not in problem.detail and "None" not in problem.detail
 
 
-def test_a_path_to_many_places_is_sound(broken: Callable[[str], str]) -> None:
+def test_a_path_to_many_places_is_sound(broken: Callable[[str], SqlEngine]) -> None:
     path = '{"users[]": ["users", ["[]", "", ""]]}'
     assert byref.db.verify(broken(f"UPDATE byref_variables SET path = '{path}' WHERE name = 'users_2'")) == []
 
@@ -181,10 +199,10 @@ def test_a_path_to_many_places_is_sound(broken: Callable[[str], str]) -> None:
         "checksum = zeroblob(8)",
     ],
 )
-def test_frames_are_compared_with_their_checksums(broken: Callable[[str], str], change: str) -> None:
-    url = broken(f"UPDATE byref_frames SET {change} WHERE number = 1 AND blob_id = {BIG}")
-    assert "damaged frame" in {problem.check for problem in byref.db.verify(url)}
-    assert "damaged frame" in {problem.check for problem in byref.db.verify(url, deep=True)}
+def test_frames_are_compared_with_their_checksums(broken: Callable[[str], SqlEngine], change: str) -> None:
+    engine = broken(f"UPDATE byref_frames SET {change} WHERE number = 1 AND blob_id = {BIG}")
+    assert "damaged frame" in {problem.check for problem in byref.db.verify(engine)}
+    assert "damaged frame" in {problem.check for problem in byref.db.verify(engine, deep=True)}
 
 
 @pytest.mark.parametrize(
@@ -194,50 +212,49 @@ def test_frames_are_compared_with_their_checksums(broken: Callable[[str], str], 
         (f"UPDATE byref_blobs SET line_count = 7 WHERE id = {BIG}", "line numbers"),
     ],
 )
-def test_payloads_are_unpacked_only_in_depth(broken: Callable[[str], str], statement: str, check: str) -> None:
-    url = broken(statement)
-    assert byref.db.verify(url) == []
-    assert check in {problem.check for problem in byref.db.verify(url, deep=True)}
+def test_payloads_are_unpacked_only_in_depth(broken: Callable[[str], SqlEngine], statement: str, check: str) -> None:
+    engine = broken(statement)
+    assert byref.db.verify(engine) == []
+    assert check in {problem.check for problem in byref.db.verify(engine, deep=True)}
 
 
-def test_a_damaged_file_is_found_in_depth(broken: Callable[[str], str]) -> None:
-    url = broken("SELECT 1")
-    path = Path(url.removeprefix("sqlite:///"))
+def test_a_damaged_file_is_found_in_depth(broken: Callable[[str], SqlEngine]) -> None:
+    engine = broken("SELECT 1")
+    path = file(engine)
     data = bytearray(path.read_bytes())
-    root = create_engine(url)
-    with root.connect() as connection:
+    with engine.connect() as connection:
         page = connection.execute(
             text("SELECT rootpage FROM sqlite_master WHERE name = 'ix_byref_artifacts_blob_id'")
         ).scalar_one()
-    root.dispose()
+    engine.dispose()
     data[(page - 1) * 4096 : (page - 1) * 4096 + 64] = bytes(64)
     path.write_bytes(data)
     try:
-        found = {problem.check for problem in byref.db.verify(url, deep=True)}
+        found = {problem.check for problem in byref.db.verify(engine, deep=True)}
     except StorageFailure:
         return
     assert "damaged file" in found
 
 
-def test_problems_are_bounded(broken: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_are_bounded(broken: Callable[[str], SqlEngine], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integrity, "MOST", 3)
     problems = byref.db.verify(broken("UPDATE byref_ledger SET tenant = 'x'"))
     assert len([problem for problem in problems if problem.check == "no such session"]) == 3
 
 
-def test_what_is_about_to_be_committed_is_no_problem(broken: Callable[[str], str]) -> None:
-    url = broken(
+def test_what_is_about_to_be_committed_is_no_problem(broken: Callable[[str], SqlEngine]) -> None:
+    engine = broken(
         f"UPDATE byref_blobs SET staged_at = '{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}'; DELETE FROM byref_artifacts WHERE name = 'kept'"
     )
-    assert byref.db.verify(url) == []
-    assert {problem.check for problem in integrity.examine(url, grace=timedelta(0)).problems} == {"orphan"}
+    assert byref.db.verify(engine) == []
+    assert {problem.check for problem in integrity.examine(engine, grace=timedelta(0)).problems} == {"orphan"}
 
 
-def test_nothing_is_changed(broken: Callable[[str], str]) -> None:
-    url = broken("SELECT 1")
-    path = Path(url.removeprefix("sqlite:///"))
+def test_nothing_is_changed(broken: Callable[[str], SqlEngine]) -> None:
+    engine = broken("SELECT 1")
+    path = file(engine)
     before = path.read_bytes()
-    assert byref.db.verify(url, deep=True) == []
+    assert byref.db.verify(engine, deep=True) == []
     assert path.read_bytes() == before
 
 

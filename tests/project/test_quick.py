@@ -26,3 +26,11 @@ def test_of_those_that_are_marked_all_are(sandbox: Sandbox, request: pytest.Fixt
 @pytest.mark.parametrize("case", range(MOST + 1))
 def test_of_those_that_have_none_all_are(request: pytest.FixtureRequest, case: int) -> None:
     assert request.node.get_closest_marker("slow") is None
+
+
+@pytest.mark.parametrize("case", range(3))
+def test_of_cases_on_databases_the_first_is_taken_on_each_and_the_others_in_turn(
+    shared_url: str, request: pytest.FixtureRequest, case: int
+) -> None:
+    is_quick = request.node.get_closest_marker("slow") is None
+    assert is_quick == (case == 0 or (case == 1) == shared_url.startswith("postgresql"))

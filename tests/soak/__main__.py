@@ -148,10 +148,15 @@ def size_of(url: str) -> int:
         engine.dispose()
 
 
+def in_memory() -> set[str]:
+    """What has our name in shared memory, but for the folders of runs of tests."""
+    return {each for each in os.listdir("/dev/shm") if "byref" in each and not each.startswith("byref-run-")}
+
+
 def soak(options: argparse.Namespace, url: str) -> list[str]:
     """Bear the load, look, and give the verdict; what was wrong."""
     console = Console(highlight=False)
-    shared = {each for each in os.listdir("/dev/shm") if "byref" in each}
+    shared = in_memory()
     began = time.monotonic()
     hosts = [Host(options, url, number) for number in range(options.processes)]
     samples: list[dict[str, float]] = []
@@ -171,9 +176,7 @@ def soak(options: argparse.Namespace, url: str) -> list[str]:
                     console.print(f"{(time.monotonic() - began) / 60:6.1f} min  {now}")
     finally:
         failures = [failure for host in hosts for failure in host.stop()]
-    failures += [
-        f"left in shared memory: {each}" for each in os.listdir("/dev/shm") if "byref" in each and each not in shared
-    ]
+    failures += [f"left in shared memory: {each}" for each in in_memory() - shared]
     kit.verify(url, failures)
     done: Counter[str] = Counter()
     for host in hosts:

@@ -27,7 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     The others look at what byref makes of an output, which is done before the database is asked. Tests with a database of
     their own are about it and are taken on both, but for those marked `quick_on(database, reason)`, and in memory those that are
-    marked for it. Of a table of cases that each have an engine or a sandbox it takes some: see `_shorten`.
+    marked for it. Of a table of cases that each have an engine or a sandbox it takes some, and each on one of the kinds: see
+    `_shorten` and `_in_turn`.
     """
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
@@ -47,6 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif len(mark.args) != 1:
             raise pytest.UsageError(f"{item.nodeid}: expected postgresql(what the database decides there)")
     _shorten(items)
+    _in_turn(items)
 
 
 MOST = 16
@@ -77,6 +79,22 @@ def _shorten(items: list[pytest.Item]) -> None:
         for place, item in enumerate(cases):
             if len(cases) > MOST and place * MOST % len(cases) >= MOST:
                 item.add_marker(pytest.mark.slow)
+
+
+def _in_turn(items: list[pytest.Item]) -> None:
+    """Leave to a whole run the product of cases and kinds of database: the first case is taken on each, the others in turn."""
+    tables: dict[str, dict[str, list[pytest.Function]]] = {}
+    for item in items:
+        if not isinstance(item, pytest.Function) or not hasattr(item, "callspec") or item.get_closest_marker("slow"):
+            continue
+        kinds = [each for each in item.callspec.id.split("-") if each in BACKENDS]
+        if len(kinds) == 1 and item.get_closest_marker("every_case") is None:
+            case = "-".join(each for each in item.callspec.id.split("-") if each not in BACKENDS)
+            tables.setdefault(item.nodeid.split("[")[0], {}).setdefault(case, []).append(item)
+    for cases in tables.values():
+        on_both = [those for those in cases.values() if len(those) == len(BACKENDS)]
+        for place, those in enumerate(on_both[1:]):
+            those[place % len(BACKENDS)].add_marker(pytest.mark.slow)
 
 
 def _url(request: pytest.FixtureRequest) -> str:

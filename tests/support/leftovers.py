@@ -16,18 +16,26 @@ from pathlib import Path
 
 MARK = "BYREF_TEST_RUN"
 """In the environment of all that a run starts: the folder for what has to go with the run."""
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30
+"""Where files wait for no disk, and the bytes that have to be free there: a run's PostgreSQL takes a tenth of them."""
 GRACE, PATIENCE = 1.0, 5.0
 """Seconds for a process to end by itself, and to end once it is asked to."""
 
 
 def watch() -> Path:
     """Have all that this process starts ended after it, and after `make` where it was started by that; return the folder."""
-    folder = Path(tempfile.mkdtemp(prefix="byref-run-"))
+    folder = Path(tempfile.mkdtemp(prefix="byref-run-", dir=_in_memory()))
     os.environ[MARK] = str(folder)
     lives = [os.getpid(), *([os.getppid()] if "MAKELEVEL" in os.environ else [])]
     command = [sys.executable, "-I", "-S", __file__, str(folder), *map(str, lives)]
     os.waitpid(os.posix_spawn(command[0], command, {}, setsid=True), 0)
     return folder
+
+
+def _in_memory() -> Path | None:
+    """A file system in memory with room for a run; None: where temporary files belong."""
+    roomy = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
+    return MEMORY if roomy else None
 
 
 def folder() -> str | None:
