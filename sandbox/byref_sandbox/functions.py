@@ -7,6 +7,7 @@ nothing but messages of these types, under hard caps; arguments stay bytes until
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -23,6 +24,8 @@ FRAMING_BYTES: Final = 4_096
 """Bytes of a message in addition to its arguments or its data."""
 MAX_DATA_BYTES: Final = (1 << 32) - FRAMING_BYTES
 """Bytes of a result: the length of a message has four bytes."""
+LONG_BYTES: Final = 1 << 20
+"""A longer message from the host is not copied on its way."""
 _LENGTH: Final = struct.Struct("!I")
 
 ParameterKind = Literal["positional", "either", "keyword", "further"]
@@ -90,6 +93,14 @@ class Returned(msgspec.Struct, frozen=True, array_like=True, tag="returned"):
     number: int
     content_type: str
     data: bytes
+
+
+class Received(msgspec.Struct, frozen=True, array_like=True, tag="returned"):
+    """A long `Returned` as the run gets it."""
+
+    number: int
+    content_type: str
+    data: memoryview
 
 
 class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
@@ -181,6 +192,17 @@ class Messages(Generic[_Message]):
         del self._buffer[:start]
         return found
 
+    @property
+    def awaited(self) -> int:
+        """The bytes of the message that has begun, as far as its length has come; else 0."""
+        return _LENGTH.unpack_from(self._buffer)[0] if len(self._buffer) >= _LENGTH.size else 0
+
+    def let_go(self) -> bytes:
+        """Return what has come of the message that has begun, without its length; it is not read any more."""
+        come = bytes(self._buffer[_LENGTH.size :])
+        self._buffer.clear()
+        return come
+
 
 def _check_texts(message: memoryview) -> None:
     """Raise Malformed of a message that is long without bytes that are long: as `str`, a text may take four times its bytes."""
@@ -197,8 +219,54 @@ def from_run(max_bytes: int) -> Messages[Call | Waiting]:
 
 
 def from_host() -> Messages[Answer]:
-    """Return the run's reader."""
+    """Return a reader of answers."""
     return Messages(msgspec.msgpack.Decoder(Answer), (1 << 32) - 1)
+
+
+class Answers:
+    """The run's reader, of a descriptor. A long message is read to the place where its data is used, and is not copied."""
+
+    def __init__(self) -> None:
+        self._messages = from_host()
+        self._long: memoryview | None = None
+        self._come = 0
+        """Bytes that have come of the long message."""
+
+    def read(self, descriptor: int) -> Sequence[Answer | Received]:
+        """Return the messages that are completed by what is there to be read; raise EOFError at the end of the stream."""
+        if self._long is not None:
+            return self._read_on(self._long, descriptor)
+        part = os.read(descriptor, LONG_BYTES)
+        if not part:
+            raise EOFError
+        found = self._messages.feed(part)
+        if (length := self._messages.awaited) > LONG_BYTES:
+            self._long = memoryview(bytearray(length))  # before the message is let go: there may be no memory for it
+            come = self._messages.let_go()
+            self._long[: len(come)] = come
+            self._come = len(come)
+        return found
+
+    def _read_on(self, long: memoryview, descriptor: int) -> Sequence[Received]:
+        came = os.readv(descriptor, [long[self._come :]])
+        if not came:
+            raise EOFError
+        self._come += came
+        if self._come < len(long):
+            return ()
+        self._long = None
+        return (_RECEIVED.decode(long),)
+
+
+def pieces(message: Answer) -> tuple[bytes | bytearray, ...]:
+    """Return what a message is sent as, one after the other; long data is not copied. Raise MemoryError."""
+    if isinstance(message, Raised) or len(message.data) <= LONG_BYTES:
+        return (pack(message),)
+    size = len(message.data)
+    head = pack(Returned(message.number, message.content_type, b""))
+    head[-2:] = bytes((_BYTES[-1],)) + _LENGTH.pack(size)  # in place of data without bytes
+    _LENGTH.pack_into(head, 0, len(head) - _LENGTH.size + size)
+    return head, message.data
 
 
 def pack(message: Call | Waiting | Answer) -> bytearray:
@@ -212,4 +280,5 @@ def pack(message: Call | Waiting | Answer) -> bytearray:
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _FIELDS: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _BYTES: Final = range(0xC4, 0xC7)
-"""The first byte of a field that is bytes, in msgpack."""
+"""The first byte of a field that is bytes, in msgpack: of those whose length has one, two or four bytes."""
+_RECEIVED: Final = msgspec.msgpack.Decoder(Received)

@@ -51,14 +51,14 @@ class NotJSON(ValueError):
 _TOO_DEEP = "nested too deeply"
 
 
-def decode(data: bytes | mmap.mmap) -> object:
+def decode(data: bytes | mmap.mmap | memoryview) -> object:
     """Return the value of JSON text in UTF-8, lone surrogates tolerated; raise NotJSON.
 
     Beyond the standard: a byte-order mark, NaN, Infinity, numbers too large for a float (infinity), escaped lone
     surrogates. Of duplicate keys the last one holds. Integers are exact up to `MAX_INTEGER_DIGITS`. Nesting is bounded by
     Python's recursion limit, and by `MAX_LEVELS`.
     """
-    if isinstance(data, mmap.mmap) and (sys.getrecursionlimit() > MAX_LEVELS or data[:3] == codecs.BOM_UTF8):
+    if not isinstance(data, bytes) and (sys.getrecursionlimit() > MAX_LEVELS or data[:3] == codecs.BOM_UTF8):
         data = bytes(data)
     if isinstance(data, bytes):
         data = data.removeprefix(codecs.BOM_UTF8)
@@ -131,7 +131,7 @@ def is_json(data: bytes) -> bool:
         return False
 
 
-def is_utf8(data: bytes | mmap.mmap) -> bool:
+def is_utf8(data: bytes | mmap.mmap | memoryview) -> bool:
     """Whether bytes are UTF-8. It never makes all of the text, which may be four times as large."""
     if isinstance(data, bytes) and data.isascii():
         return True
@@ -139,7 +139,7 @@ def is_utf8(data: bytes | mmap.mmap) -> bool:
     is_within = False
     try:
         for at in range(0, len(data), _PIECE):
-            piece = data[at : at + _PIECE]
+            piece = bytes(data[at : at + _PIECE])
             if is_within or not piece.isascii():
                 decoder.decode(piece)
                 is_within = bool(decoder.getstate()[0])

@@ -7,6 +7,7 @@ import os
 import select
 import socket
 from collections import deque
+from collections.abc import Sequence
 
 from byref_sandbox import functions, wire
 from byref_sandbox.functions import MAX_CALLS_AT_ONCE, Answer, Call, Callee, Malformed, Raised, Returned
@@ -35,8 +36,8 @@ class Calling:
         self._open: set[int] = set()
         self._unsent: deque[Answer] = deque()
         self._unsent_bytes = 0
-        self._leaving = memoryview(b"")
-        """What is left of the answer that is being sent."""
+        self._leaving: deque[memoryview] = deque()
+        """What is left of the answer that is being sent, in pieces."""
         self._has_ended = False
         self.is_suspended = False
         """The run waits for what will not be answered: it is to be ended."""
@@ -124,21 +125,24 @@ class Calling:
         while self._unsent_bytes:
             if not self._leaving:
                 answer = self._unsent.popleft()
-                self._leaving = memoryview(_packed(answer))
-                self._unsent_bytes += len(self._leaving) - _size(answer)
+                self._leaving.extend(map(memoryview, _pieces(answer)))
+                self._unsent_bytes += sum(map(len, self._leaving)) - _size(answer)
             try:
-                sent = os.write(self._line.fileno(), self._leaving)
+                sent = os.write(self._line.fileno(), self._leaving[0])
             except BlockingIOError:
                 return
             except OSError:  # the run has closed its end: what it says, or the news of its end, comes by itself
                 self._forget()
                 return
-            self._leaving = self._leaving[sent:]
+            self._leaving[0] = self._leaving[0][sent:]
+            if not self._leaving[0]:
+                self._leaving.popleft()
             self._unsent_bytes -= sent
 
     def _forget(self) -> None:
         self._unsent.clear()
-        self._leaving, self._unsent_bytes = memoryview(b""), 0
+        self._leaving.clear()
+        self._unsent_bytes = 0
 
 
 def _size(answer: Answer) -> int:
@@ -146,11 +150,11 @@ def _size(answer: Answer) -> int:
     return 100 + len(answer.data if isinstance(answer, Returned) else answer.message)
 
 
-def _packed(answer: Answer) -> bytearray:
-    """Return an answer as it is sent: without what cannot be, which a function may have said."""
+def _pieces(answer: Answer) -> Sequence[bytes | bytearray]:
+    """Return an answer as it is sent, in pieces: without what cannot be, which a function may have said."""
     if isinstance(answer, Returned) and len(answer.data) > functions.MAX_DATA_BYTES:
         answer = Raised(answer.number, "FunctionError", f"its result is larger than {functions.MAX_DATA_BYTES:,} bytes")
     if isinstance(answer, Raised):
         message = encodable(answer.message[: functions.MAX_MESSAGE_CHARS])
         answer = Raised(answer.number, answer.kind, message[: functions.MAX_MESSAGE_CHARS])
-    return functions.pack(answer)
+    return functions.pieces(answer)

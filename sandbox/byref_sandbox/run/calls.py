@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import select
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -13,7 +12,6 @@ from byref_sandbox.language.calling import Came, FunctionError
 from byref_sandbox.run.worker import Pauses
 from byref_sandbox.values import data, values
 
-_READ_BYTES: Final = 1 << 20
 _FIRST: Final = 3
 """The first descriptor that is no standard one: a library that prints must not write to the host."""
 _ERRORS: Final[dict[str, type[Exception]]] = {
@@ -39,7 +37,7 @@ class Calls:
         self._number = 0
         self._open = 0
         """Calls that were not answered yet."""
-        self._reader = functions.from_host()
+        self._answers = functions.Answers()
         self._came: list[Came] = []
         self._is_told = False
         """Whether the host knows that the code waits."""
@@ -80,10 +78,11 @@ class Calls:
             if seconds is None and not is_ready:
                 return self.wait(None)  # which raises, since the time is over
         while not self._came and self._is_ready(0):
-            part = os.read(self.descriptor, _READ_BYTES)
-            if not part:
-                raise ConnectionError("the host no longer answers")
-            for answer in self._reader.feed(part):
+            try:
+                answers = self._answers.read(self.descriptor)
+            except EOFError:
+                raise ConnectionError("the host no longer answers") from None
+            for answer in answers:
                 self._is_told = False
                 self._open -= 1
                 self._came.append(_came(answer))
@@ -97,7 +96,7 @@ class Calls:
         wire.write_all(self.descriptor, functions.pack(message))
 
 
-def _came(answer: functions.Answer) -> Came:
+def _came(answer: functions.Answer | functions.Received) -> Came:
     if isinstance(answer, functions.Raised):
         return Came(answer.number, None, _ERRORS.get(answer.kind, FunctionError)(answer.message))
     try:
@@ -106,7 +105,7 @@ def _came(answer: functions.Answer) -> Came:
         return Came(answer.number, None, FunctionError(f"its result cannot be read: {error}"))
 
 
-def _decoded(answer: functions.Returned) -> Any:
+def _decoded(answer: functions.Returned | functions.Received) -> Any:
     value = data.decode(answer.content_type, answer.data)
     if isinstance(value, data.Exact):
         from byref_sandbox.values import exact

@@ -106,7 +106,7 @@ def reading_of(content_type: str) -> str | None:
     return content_type.removeprefix(_TABLES) if content_type.startswith(_TABLES) else None
 
 
-def decode(content_type: str, payload: bytes | mmap.mmap) -> object:
+def decode(content_type: str, payload: bytes | mmap.mmap | memoryview) -> object:
     """Return the value of a payload; raise Unusable."""
     if (reading := reading_of(content_type)) is not None:
         try:

@@ -58,7 +58,7 @@ def _parts(value: object) -> Iterator[tuple[list[Any], set[type]]]:
         kinds = set(map(type, members))
         yield members, kinds
         if not kinds.isdisjoint(_CONTAINERS):
-            inner = [part for part in members if type(part) in _CONTAINERS]
+            inner = members if kinds <= _CONTAINERS else [part for part in members if type(part) in _CONTAINERS]
             waiting.extend(inner[at : at + _AT_ONCE] for at in range(0, len(inner), _AT_ONCE))
         if not waiting:
             return
