@@ -28,7 +28,7 @@ from byref_sandbox.tabletext.lines import (
 from byref_sandbox.tabletext.result import MAX_TABLES, Format, NotATable, Row, Table, too_many
 
 _RULE: Final = re.compile(r"\s*[-+|=:\u2500-\u257f ]*[-─━═=][-+|=:\u2500-\u257f ]*")
-_DRAWN: Final = re.compile("──|━━|══".encode())
+_DRAWN: Final = tuple(map(str.encode, ("──", "━━", "══")))
 _OF_RULES: Final = b"-+|=:" + bytes({*"".join(map(chr, range(0x2500, 0x2580))).encode()})
 _FIRST_RULE: Final = 8 << 10
 """Bytes in which the first rule is."""
@@ -126,8 +126,10 @@ def _with_footer(table: Table, end: int) -> Table:
 def _may_have_rule(data: bytes) -> bool:
     """Whether one of the first lines has nothing but what rules have; in most text none has, which is seen before any line is read."""
     head = data[:_FIRST_RULE]
+    # One byte is looked for in a tenth of the time that two take.
+    has_rule = (b"=" in head and b"==" in head) or (b"-" in head and b"--" in head)
     has_bars = b"|" in head and any(mark in head for mark in (b"|-", b"| -", b"|:-"))
-    if b"--" not in head and b"==" not in head and not has_bars and _DRAWN.search(head) is None:
+    if not has_rule and not has_bars and (head.isascii() or not any(mark in head for mark in _DRAWN)):
         return False
     lines = head.split(b"\n", _HEAD_LINES)[:_HEAD_LINES]
     return b"\x1b" in head or any(line and not line.translate(None, _OF_RULES).strip() for line in lines)

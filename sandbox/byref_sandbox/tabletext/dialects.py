@@ -33,6 +33,9 @@ _FIRST_LINES: Final = 48
 _LEAST_SHARE: Final = 0.5
 """How many of these lines have to have it equally often."""
 
+_MARKS: Final = tuple((delimiter, delimiter.encode()) for delimiter in DELIMITERS)
+_OPENING: Final = tuple(f"{mark}'".encode() for mark in ",\t;|~^\x1f\x01: \r\n")
+"""Where single quotes stand around cells; in words they are apostrophes."""
 _QUOTED: Final = (
     re.compile(  # a quote comes first, so that the others are skipped fast; what is before it is looked at then
         rb"""(?:"(?<![^,\t;|~^\x1f\x01: \r\n]")[^"]*(?:""[^"]*)*"|'(?<![^,\t;|~^\x1f\x01: \r\n]')[^'\r\n]*')"""
@@ -91,7 +94,7 @@ def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
     """The delimiters that about as often come in most of the first lines; none for most text that is no table, unless it is known to be one."""
     size = _FIRST_BYTES
     head = data[:size]
-    if b'"' in head or b"'" in head:
+    if b'"' in head or head[:1] == b"'" or (b"'" in head and any(mark in head for mark in _OPENING)):
         head = _QUOTED.sub(b"", head)
         if len(data) > size and _OPEN.search(head):
             more = _OPEN.sub(b"", _QUOTED.sub(b"", data[:SAMPLE_BYTES]))
@@ -105,18 +108,22 @@ def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
     if not lines:
         return []
     chosen = []
-    for delimiter in DELIMITERS:
-        mark = delimiter.encode()
+    for delimiter, mark in _MARKS:
+        if mark not in head or (delimiter == ", " and "," not in chosen):
+            continue
         least = len(lines) * (_LEAST_SHARE if delimiter in SURE else 0.9)
-        if mark not in head or head.count(mark) < least or (delimiter == ", " and "," not in chosen):
+        if head.count(mark) < least:
             continue
         found = [count for line in lines if (count := line.count(mark))]
         if len(found) < least:
             continue
-        most = max(set(found), key=found.count)
-        often = found.count(most)
         # Of few lines, one of another width weighs much.
-        if often < (len(lines) * 0.4 if delimiter in SURE and len(lines) < 24 else least):
+        share = len(lines) * 0.4 if delimiter in SURE and len(lines) < 24 else least
+        counts = set(found)
+        if len(found) - len(counts) + 1 < share:
+            continue
+        most = max(counts, key=found.count)
+        if found.count(most) < share:
             continue
         if force or not (
             (delimiter in WEAK and not _may_begin(data, newline, mark)) or _is_prose(lines, mark, most + 1)
@@ -134,9 +141,10 @@ def _is_prose(lines: list[bytes], mark: bytes, width: int) -> bool:
         return False
     split = [line.split(mark) for line in lines]
     rows = [cells for cells in split if len(cells) == width]
+    if len(rows) < _LEAST_ROWS:
+        return False
     cells = [cell for row in rows for cell in row]
-    long = sum(cell.count(b" ") > 2 for cell in cells)
-    if len(rows) < _LEAST_ROWS or long * width <= len(cells) * LONG_CELLS:
+    if sum(cell.count(b" ") > 2 for cell in cells) * width <= len(cells) * LONG_CELLS:
         return False
     for column in range(width):
         if all(_VALUE.match(row[column]) for row in rows[_MAX_HEADER:]):
@@ -155,7 +163,7 @@ def _may_begin(data: bytes, newline: str, mark: bytes) -> bool:
     line = (
         data[:_FIRST_BYTES].lstrip().partition(newline.encode())[0].translate(None, b"\"'")
     )  # R writes names in quotes
-    if mark not in line:
+    if mark not in line or (mark == b":" and line[:1].isdigit()):
         return False
     cells = line.decode("utf-8", "replace").split(mark.decode())
     if mark == b" " and all(kind_of(cell) in NUMBERS for cell in cells):

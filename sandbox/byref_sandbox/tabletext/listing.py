@@ -15,6 +15,10 @@ _MAX_BYTES: Final = 32 << 20
 _HEAD_BYTES: Final = 4 << 10
 _LEAST_ROWS: Final = 2
 _MODE: Final = r"(?P<mode>[-?bcCdDlMnpPs][-r][-w][-xsStT][-r][-w][-xsS][-r][-w][-xtT][.+@]?)"
+_OF_MODES: Final = (b"rw", b"r-", b"--", b"-w")
+"""Of which each mode has one."""
+_ENDS: Final = (b":", b"m", b"K")
+"""What the name of a directory ends with; it may have a colour."""
 _OF_DAYS: Final = (
     r"(?P<modified>[^\W\d]{3,5}\.? +\d{1,2} +(?:\d\d:\d\d|\d{4})|\d{1,2}\.? [^\W\d]{3,5}\.? +(?:\d\d:\d\d|\d{4})"
     r"|\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d(?:\.\d+)?(?: [+-]\d{4})?)?|\d\d-\d\d \d\d:\d\d)"
@@ -33,6 +37,9 @@ _DIRECTORY: Final = re.compile(r"(.*\S):")
 def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
     """Read such a text; None if its first lines are no list of files."""
     if len(data) > _MAX_BYTES:
+        return None
+    first = data[:_HEAD_BYTES].lstrip().partition(b"\n")[0].rstrip()
+    if not first.startswith(b"total ") and first[-1:] not in _ENDS and not any(mark in first for mark in _OF_MODES):
         return None
     for line in lines_of(data[:_HEAD_BYTES]):
         if not (line.is_blank or _TOTAL.fullmatch(line.text) or _DIRECTORY.fullmatch(line.text)):
