@@ -1,10 +1,11 @@
 """Columns that only blanks keep apart: what `df`, `ps`, `kubectl`, `docker` and `lsblk` print, and the simple tables of reStructuredText.
 
-The first line names the columns. Three ways to cut the rows are tried, and one is taken only if every line fits it:
+The first line names the columns. Four ways to cut the rows are tried, and one is taken only if every line fits it:
 
 1. each row has as many words as the header;
-2. there are columns of the terminal that are blank in every line, and a name above each of what they divide, or at its side;
-3. each row has at least as many words as the header, and the last column takes what is left.
+2. each cell ends where its name does, which is how pandas prints a table without its index;
+3. there are columns of the terminal that are blank in every line, and a name above each of what they divide, or at its side;
+4. each row has at least as many words as the header, and the last column takes what is left.
 
 A rule of `=` or `-` below the header says where the columns begin, if no cell crosses it. Lines before and after, behind blank ones, are
 named; other names below a table begin another one.
@@ -13,6 +14,7 @@ named; other names below a table begin another one.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise, takewhile
@@ -34,6 +36,8 @@ _LEAST_COLUMNS: Final = 3
 _LEAST_ROWS: Final = 2
 _MANY: Final = 12
 """Lines in which it is no chance that cells have blanks at the same places."""
+_JUSTIFIED: Final = 3
+"""Lines whose cells end where the names do, before that is taken for no chance."""
 _SAMPLED: Final = 60
 """Lines of a table that have to fit before all are read."""
 _AROUND: Final = 10
@@ -53,7 +57,7 @@ _RULES: Final = tuple("-=+─━")
 """What rules begin with."""
 _DPKG_RULE: Final = re.compile(r"\+\+\+(?:-=+)+")
 """A rule whose gaps are hyphens: what `dpkg -l` writes."""
-_NO_QUANTITY: Final = ("", "-", "--", "unlimited", "<none>", "none", "None", "n/a", "N/A")
+_NO_QUANTITY: Final = ("", "-", "--", "unlimited", "<none>", "none", "None", "n/a", "N/A", "NaN", "NaT", "<NA>")
 """What stands where a quantity would."""
 _PHRASES: Final = frozenset(
     {("Local", "Address"), ("Peer", "Address"), ("Address:Port", "Process"), ("Foreign", "Address"), ("Mounted", "on")}
@@ -103,11 +107,23 @@ def _may_have_names(head: bytes) -> bool:
     """Whether a line of the first ones may name columns, or is a rule; in most text none is, which is seen much sooner than by `_header`."""
     if b"\x1b" in head:
         return True
-    for line in head.split(b"\n", _MAX_PREAMBLE + 3)[: _MAX_PREAMBLE + 3]:
+    lines = head.split(b"\n", _MAX_PREAMBLE + 3 + _JUSTIFIED)
+    for at, line in enumerate(lines[: _MAX_PREAMBLE + 3]):
         text = line.strip()
         if b"  " in text or (text and not text.strip(_OF_RULES)) or _ALL_TITLED.fullmatch(text):
             return True
+        if _are_justified([str(one, "utf-8", "replace") for one in lines[at : at + 1 + _JUSTIFIED]]):
+            return True
     return False
+
+
+def _are_justified(lines: Sequence[str]) -> bool:
+    """Whether words of the next lines end where those of the first do: in no other text than a table do they go on doing so."""
+    below = lines[1 : 1 + _JUSTIFIED]
+    if len(below) < _JUSTIFIED or len({len(line.rstrip()) for line in (lines[0], *below)}) > 1:
+        return False
+    ends = {end for _, end in _runs(lines[0])}
+    return all(ends <= {end for _, end in _runs(line)} for line in below)
 
 
 class _Found(NamedTuple):
@@ -200,7 +216,7 @@ def _found(section: list[Line]) -> _Found | None:
     rows = [line.text for line in body[is_ruled or is_solid :] if line.text != header]
     if not rows or max(map(len, rows)) > _MAX_LINE:
         return None
-    for way in (_by_words, _by_gutters, _by_first_words):
+    for way in (_by_words, _by_ends, _by_gutters, _by_first_words):
         found = way(header, rows)
         if found is not None:
             names, cutting = found
@@ -260,6 +276,7 @@ def _header(head: Sequence[Line]) -> int | None:
             (is_ruled and (_RULE.fullmatch(below) or _SOLID.fullmatch(below)))
             or "  " in line.text.strip()
             or all(map(_TITLED.fullmatch, words))
+            or _are_justified([one.text for one in head[at : at + 1 + _JUSTIFIED]])
         ):
             continue
         if all(kind_of(word) == "text" and not _QUANTITY.fullmatch(word) for word in words):
@@ -334,6 +351,28 @@ def _by_words(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | N
     if any(len(line.split()) != len(names) or _has_gap(header, line) for line in body):
         return None
     return names, Cutting("words")
+
+
+def _by_ends(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | None:
+    ends = [end for _, end in _runs(header)]
+    filled: set[int] = set()
+    if len(body) < _JUSTIFIED:
+        return None
+    for line in body:
+        last: dict[int, int] = {}
+        for begin, end in _runs(line):
+            at = bisect_left(ends, end)
+            if at == len(ends) or (at and begin <= ends[at - 1]):
+                return None  # beyond the last name, or across the end of another
+            if begin > last.get(at, begin) + 1:
+                return None  # two cells, of which one has no name
+            last[at] = end
+        if any(end != ends[at] for at, end in last.items()):
+            return None
+        filled.update(last)
+    if len(filled) < len(ends):
+        return None  # a name of two words, say
+    return header.split(), Cutting("places", tuple(ends[:-1]))
 
 
 def _by_first_words(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | None:

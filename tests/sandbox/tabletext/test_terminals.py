@@ -370,6 +370,25 @@ def test_the_index_of_a_frame_has_its_names() -> None:
     assert isinstance(recognise(grouped.to_string()), NotATable)
 
 
+def test_a_frame_without_its_index_has_its_cells_below_the_ends_of_its_names() -> None:
+    rows = [("plant", 4.17, "ctrl a"), ("Anna de la Cruz", None, "trt"), ("y", 5.58, "ctrl"), ("pl", 6.11, "o")] * 3
+    frame = pd.DataFrame(rows, columns=["rownames", "weight", "group"])
+    [table] = tables_of(f"What it says:\n\n{frame.to_string(index=False)}\n")
+    assert table.names == ("rownames", "weight", "group")
+    assert list(table.records())[:2] == [("plant", "4.17", "ctrl a"), ("Anna de la Cruz", "NaN", "trt")]
+    two_words = frame.rename(columns={"rownames": "of whom"})
+    assert tables_of(two_words.to_string(index=False))[0].names == ("of whom", "weight", "group")
+    one_word = frame.assign(group="ä", rownames="x").rename(columns={"rownames": "a"})
+    assert tables_of(one_word.to_string(index=False))[0].names == ("a", "weight", "group")
+    for other in (
+        frame.assign(weight="a few"),  # nothing here tells it from words
+        frame[:2],  # and these ends may be chance
+    ):
+        assert not isinstance(recognise(other.to_string(index=False)), Recognised)
+    prose = "so it goes here on\nas I have had to do\n" * 20
+    assert not isinstance(recognise(prose), Recognised)
+
+
 def test_a_frame_that_is_too_wide_is_several_tables() -> None:
     frame = pd.DataFrame({f"measure_{n}": range(n, n + 15) for n in range(14)})
     tables = tables_of(frame.to_string(line_width=60))
