@@ -45,8 +45,8 @@ _AROUND: Final = 10
 _ROWS_FOR_A_LINE: Final = 8
 _NAME: Final = re.compile(r"[A-Z%#][A-Z0-9_%#./()-]*")
 _TITLED: Final = re.compile(r"[A-Z%#][\w%#./():-]*")
-_ALL_TITLED: Final = re.compile(rb"[A-Z%#][\w%#./():\x80-\xff-]*(?:\s+[A-Z%#][\w%#./():\x80-\xff-]*)+")
-_OF_RULES: Final = "-=+ \t─━".encode()
+_ALL_TITLED: Final = re.compile(r"[A-Z%#][\w%#./():\x80-\U0010ffff-]*(?:\s+[A-Z%#][\w%#./():\x80-\U0010ffff-]*)+")
+_OF_RULES: Final = "-=+ \t─━"
 _NAMES_BYTES: Final = 16 << 10
 """Bytes in which names are looked for before any line is read."""
 _QUANTITY: Final = re.compile(r"[-+]?\d[\d.,]*(?:[KMGTPEkmgtp]i?[Bb]?|B|%|[smhdwy]|ms|µs)?(?:\d+[smhd])*")
@@ -107,22 +107,22 @@ def _may_have_names(head: bytes) -> bool:
     """Whether a line of the first ones may name columns, or is a rule; in most text none is, which is seen much sooner than by `_header`."""
     if b"\x1b" in head:
         return True
-    lines = head.split(b"\n", _MAX_PREAMBLE + 3 + _JUSTIFIED)
+    lines = str(head, "utf-8", "replace").split("\n", _MAX_PREAMBLE + 3 + _JUSTIFIED)
     for at, line in enumerate(lines[: _MAX_PREAMBLE + 3]):
         text = line.strip()
-        if b"  " in text or (text and not text.strip(_OF_RULES)) or _ALL_TITLED.fullmatch(text):
+        if "  " in text or (text and not text.strip(_OF_RULES)) or _ALL_TITLED.fullmatch(text):
             return True
-        if _are_justified([str(one, "utf-8", "replace") for one in lines[at : at + 1 + _JUSTIFIED]]):
+        if text and _are_justified(lines[at : at + 1 + _JUSTIFIED]):
             return True
     return False
 
 
 def _are_justified(lines: Sequence[str]) -> bool:
     """Whether words of the next lines end where those of the first do: in no other text than a table do they go on doing so."""
-    below = lines[1 : 1 + _JUSTIFIED]
-    if len(below) < _JUSTIFIED or len({len(line.rstrip()) for line in (lines[0], *below)}) > 1:
+    names, below = lines[0].rstrip(), lines[1:]
+    if len(below) < _JUSTIFIED or any(len(line.rstrip()) != len(names) for line in below):
         return False
-    ends = {end for _, end in _runs(lines[0])}
+    ends = {end for _, end in _runs(names)}
     return all(ends <= {end for _, end in _runs(line)} for line in below)
 
 
@@ -224,7 +224,8 @@ def _found(section: list[Line]) -> _Found | None:
                 return None  # any line of so many words has these
             if index and not _is_full(cutting, index, rows):
                 return None  # what is repeated is not there
-            if len(names) >= _LEAST_COLUMNS and (is_ruled or _is_evident(names, rows, cutting)):
+            is_wide = len(names) >= _LEAST_COLUMNS or (way is _by_ends and len(rows) >= _MANY)
+            if is_wide and (is_ruled or _is_evident(names, rows, cutting)):
                 return _Found(section[at], names, body, cutting)
     return None
 
@@ -266,7 +267,10 @@ def _header(head: Sequence[Line]) -> int | None:
             or (is_ruled and _DPKG_RULE.fullmatch(below))
         ):
             return at
-        if len(words) < _LEAST_COLUMNS - line.text.startswith("  "):  # the first column may have no name
+        is_justified = len(words) > 1 and _are_justified([one.text for one in head[at : at + 1 + _JUSTIFIED]])
+        if (
+            len(words) < _LEAST_COLUMNS - line.text.startswith("  ") and not is_justified
+        ):  # the first one may have no name
             continue
         if "\t" in line.text.strip():
             continue  # what stands between tabs may have blanks
@@ -276,7 +280,7 @@ def _header(head: Sequence[Line]) -> int | None:
             (is_ruled and (_RULE.fullmatch(below) or _SOLID.fullmatch(below)))
             or "  " in line.text.strip()
             or all(map(_TITLED.fullmatch, words))
-            or _are_justified([one.text for one in head[at : at + 1 + _JUSTIFIED]])
+            or is_justified
         ):
             continue
         if all(kind_of(word) == "text" and not _QUANTITY.fullmatch(word) for word in words):

@@ -380,7 +380,9 @@ def test_a_frame_without_its_index_has_its_cells_below_the_ends_of_its_names() -
     assert tables_of(two_words.to_string(index=False))[0].names == ("of whom", "weight", "group")
     one_word = frame.assign(group="ä", rownames="x").rename(columns={"rownames": "a"})
     assert tables_of(one_word.to_string(index=False))[0].names == ("a", "weight", "group")
+    assert tables_of(frame[["rownames", "weight"]].to_string(index=False))[0].names == ("rownames", "weight")
     for other in (
+        frame[["rownames", "weight"]][:8],
         frame.assign(weight="a few"),  # nothing here tells it from words
         frame[:2],  # and these ends may be chance
     ):
