@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import compiled
 import leftovers
 import pytest
 from _pytest.assertion import rewrite
@@ -37,6 +38,7 @@ for _profile, _examples in {"whole": 100, "quick": 12}.items():
     )
 
 pytest_plugins = ["engines"]
+compiled.share()
 
 LONGEST = [
     "test_engine_stores",

@@ -46,6 +46,14 @@ def engine(empty_url: str) -> Iterator[Engine]:
     engine.dispose()
 
 
+@pytest.fixture
+def migrated(shared_url: str) -> Iterator[Engine]:
+    """The same on a copy of a database that was migrated once."""
+    engine = create_engine(shared_url)
+    yield engine
+    engine.dispose()
+
+
 def test_there_is_one_head_and_the_list_of_revisions_is_right() -> None:
     scripts = ScriptDirectory.from_config(migrate._config())
     assert scripts.get_heads() == [revisions.HEAD] == [db.head()]
@@ -69,55 +77,50 @@ def test_every_step_can_be_retraced(engine: Engine, revision: str) -> None:
     assert structure(engine) == built
 
 
-def test_base_leaves_no_table_of_ours(engine: Engine) -> None:
-    db.upgrade(engine)
-    assert set(inspect(engine).get_table_names()) == TABLES
-    db.downgrade(engine, "base")
-    assert set(inspect(engine).get_table_names()) == {"byref_version"}
-    assert db.current(engine) is None
+def test_base_leaves_no_table_of_ours(migrated: Engine) -> None:
+    assert set(inspect(migrated).get_table_names()) == TABLES
+    db.downgrade(migrated, "base")
+    assert set(inspect(migrated).get_table_names()) == {"byref_version"}
+    assert db.current(migrated) is None
 
 
 def test_the_tables_in_the_code_are_those_of_the_migrations(
-    engine: Engine, tmp_path: Path, make_postgres: Callable[..., str]
+    migrated: Engine, tmp_path: Path, make_postgres: Callable[..., str]
 ) -> None:
-    db.upgrade(engine)
-    with migrate.exclusive(engine) as connection:
+    with migrate.exclusive(migrated) as connection:
         command.check(migrate._config(connection))
     made_by_code = create_engine(
-        f"sqlite:///{tmp_path / 'code'}" if engine.dialect.name == "sqlite" else make_postgres()
+        f"sqlite:///{tmp_path / 'code'}" if migrated.dialect.name == "sqlite" else make_postgres()
     )
     with made_by_code.begin() as connection:
         Base.metadata.create_all(connection)
-        if engine.dialect.name == "postgresql":  # which no table in the code can say
+        if migrated.dialect.name == "postgresql":  # which no table in the code can say
             for table in ("byref_frames", "byref_names"):
                 connection.execute(text(f"ALTER TABLE {table} ALTER data SET STORAGE EXTERNAL"))
     expected = structure(made_by_code)
     made_by_code.dispose()
-    assert [row for row in structure(engine) if "byref_version" not in " ".join(row)] == expected
+    assert [row for row in structure(migrated) if "byref_version" not in " ".join(row)] == expected
 
 
-def test_drift_would_be_noticed(engine: Engine) -> None:
-    db.upgrade(engine)
-    with engine.begin() as connection:
+def test_drift_would_be_noticed(migrated: Engine) -> None:
+    with migrated.begin() as connection:
         connection.execute(text("ALTER TABLE byref_runs ADD COLUMN stray INTEGER"))
-    with pytest.raises(CommandError, match="stray"), migrate.exclusive(engine) as connection:
+    with pytest.raises(CommandError, match="stray"), migrate.exclusive(migrated) as connection:
         command.check(migrate._config(connection))
 
 
-def test_frames_are_kept_out_of_line_and_uncompressed(empty_postgres_url: str) -> None:
-    engine = create_engine(empty_postgres_url)
-    db.upgrade(engine)
+def test_frames_are_kept_out_of_line_and_uncompressed(postgres_url: str) -> None:
+    engine = create_engine(postgres_url)
     with engine.connect() as connection:
         query = "SELECT attstorage FROM pg_attribute WHERE attrelid = 'byref_frames'::regclass AND attname = 'data'"
         assert connection.execute(text(query)).scalar_one() == "e"
     engine.dispose()
 
 
-def test_upgrading_again_changes_nothing(engine: Engine) -> None:
-    db.upgrade(engine)
-    built = structure(engine)
-    db.upgrade(engine)
-    assert structure(engine) == built
+def test_upgrading_again_changes_nothing(migrated: Engine) -> None:
+    built = structure(migrated)
+    db.upgrade(migrated)
+    assert structure(migrated) == built
 
 
 def test_many_processes_may_start_on_a_new_database_at_once(empty_url: str, race: Callable[..., list[str]]) -> None:
@@ -174,16 +177,17 @@ def test_a_failed_migration_leaves_nothing(engine: Engine, failing_at: str) -> N
     assert db.current(engine) == revisions.HEAD
 
 
-def test_a_failed_downgrade_leaves_everything(engine: Engine) -> None:
-    db.upgrade(engine)
-    with engine.begin() as connection:  # one of the last that it drops
+def test_a_failed_downgrade_leaves_everything(migrated: Engine) -> None:
+    with migrated.begin() as connection:  # one of the last that it drops
         connection.execute(
-            text("DROP TABLE byref_blobs CASCADE" if engine.dialect.name == "postgresql" else "DROP TABLE byref_blobs")
+            text(
+                "DROP TABLE byref_blobs CASCADE" if migrated.dialect.name == "postgresql" else "DROP TABLE byref_blobs"
+            )
         )
-    built = structure(engine)
+    built = structure(migrated)
     with pytest.raises(StorageFailure):
-        db.downgrade(engine, "base")
-    assert structure(engine) == built
+        db.downgrade(migrated, "base")
+    assert structure(migrated) == built
 
 
 @ON_SQLITE
@@ -247,44 +251,40 @@ class TestMismatch:
         assert " --schema 'my schema'`" in str(caught.value)
         assert str(caught.value).endswith("or call byref.db.upgrade(engine, schema='my schema')")
 
-    def test_up_to_date(self, engine: Engine) -> None:
-        db.upgrade(engine)
-        db.check(engine)
+    def test_up_to_date(self, migrated: Engine) -> None:
+        db.check(migrated)
 
-    def test_older(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-        db.upgrade(engine)
+    def test_older(self, migrated: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         at = revisions.HEAD
         monkeypatch.setattr(revisions, "REVISIONS", (*revisions.REVISIONS, "0999"))
         monkeypatch.setattr(revisions, "HEAD", "0999")
         with pytest.raises(
             SchemaMismatch, match=rf"is at revision '{at}', and this byref needs '0999': run `byref db upgrade --db "
         ):
-            db.check(engine)
+            db.check(migrated)
 
-    @ON_SQLITE
+    @pytest.mark.quick_on("sqlite", "it is decided before a database does anything of its own")
     @pytest.mark.parametrize("act", [db.check, db.upgrade, lambda engine: db.downgrade(engine, "base")])
-    def test_newer(self, engine: Engine, act: Callable[[Engine], None]) -> None:
-        db.upgrade(engine)
-        built = structure(engine)
-        with engine.begin() as connection:
+    def test_newer(self, migrated: Engine, act: Callable[[Engine], None]) -> None:
+        built = structure(migrated)
+        with migrated.begin() as connection:
             connection.execute(text("UPDATE byref_version SET version_num = 'ffff'"))
         with pytest.raises(SchemaMismatch, match=r"'ffff'.* newer byref\. Upgrade the package"):
-            act(engine)
-        assert structure(engine) == built
+            act(migrated)
+        assert structure(migrated) == built
 
 
 class TestCompatibility:
     """A database that a newer byref has migrated says how old the code may be that works with it."""
 
     @pytest.fixture
-    def newer(self, engine: Engine) -> Callable[..., Engine]:
+    def newer(self, migrated: Engine) -> Callable[..., Engine]:
         def make(oldest: str, marked: str = "ffff") -> Engine:
-            db.upgrade(engine)
-            with engine.begin() as connection:
+            with migrated.begin() as connection:
                 connection.execute(text("UPDATE byref_version SET version_num = 'ffff'"))
                 given = {"marked": marked, "oldest": oldest}
                 connection.execute(text("UPDATE byref_compatibility SET revision = :marked, oldest = :oldest"), given)
-            return engine
+            return migrated
 
         return make
 
@@ -325,7 +325,7 @@ class TestCompatibility:
             act(engine)
         assert db.current(engine) == "ffff"
 
-    @ON_SQLITE
+    @pytest.mark.quick_on("sqlite", "it is decided before a database does anything of its own")
     @pytest.mark.parametrize(
         ("oldest", "marked"),
         [("fffe", "ffff"), ("ffff", "ffff"), ("0001", "fffe")],
@@ -360,28 +360,27 @@ class TestTablesInUse:
     """A migration does not make everybody wait who comes after it while it waits itself."""
 
     @pytest.fixture
-    def reader(self, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    def reader(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
         monkeypatch.setattr(migrate, "LOCK_SECONDS", 0.2)
-        db.upgrade(empty_postgres_url)
-        engine = create_engine(empty_postgres_url)
+        engine = create_engine(postgres_url)
         with engine.connect() as connection:
             connection.execute(text("SELECT count(*) FROM byref_ledger"))
             yield connection
         engine.dispose()
 
     def test_it_gives_up_and_changes_nothing(
-        self, reader: Connection, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+        self, reader: Connection, postgres_url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(migrate, "LOCK_ATTEMPTS", 2)
         with pytest.raises(StorageFailure, match="lock timeout"):
-            db.downgrade(empty_postgres_url, "base")
-        assert db.current(empty_postgres_url) == revisions.HEAD
+            db.downgrade(postgres_url, "base")
+        assert db.current(postgres_url) == revisions.HEAD
 
-    def test_it_comes_to_its_turn_and_others_go_on(self, reader: Connection, empty_postgres_url: str) -> None:
+    def test_it_comes_to_its_turn_and_others_go_on(self, reader: Connection, postgres_url: str) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(1) as pool, create_engine(empty_postgres_url).connect() as other:
-            done = pool.submit(db.downgrade, empty_postgres_url, "base")
+        with ThreadPoolExecutor(1) as pool, create_engine(postgres_url).connect() as other:
+            done = pool.submit(db.downgrade, postgres_url, "base")
             waits = []
             for _ in range(5):
                 begun = time.monotonic()
@@ -393,16 +392,16 @@ class TestTablesInUse:
             reader.rollback()
             done.result(timeout=60)
         other.engine.dispose()
-        assert db.current(empty_postgres_url) is None
+        assert db.current(postgres_url) is None
         assert max(waits) < 5
 
-    def test_a_hosts_own_limit_is_kept(self, reader: Connection, empty_postgres_url: str) -> None:
+    def test_a_hosts_own_limit_is_kept(self, reader: Connection, postgres_url: str) -> None:
         options = {"options": "-c lock_timeout=7s"}
-        engine = create_engine(empty_postgres_url, connect_args=options)
+        engine = create_engine(postgres_url, connect_args=options)
         with migrate.exclusive(engine) as connection:
             assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "7s"
         engine.dispose()
-        with migrate.exclusive(empty_postgres_url) as connection:
+        with migrate.exclusive(postgres_url) as connection:
             assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "200ms"
 
 

@@ -50,7 +50,8 @@ class Stable:
 
 
 def warm() -> None:
-    """Import what a race of engines would import, and leave nothing open."""
+    """Import and compile what a race of engines would, and leave nothing open."""
+    import compiled
     import psycopg
     import sqlalchemy.dialects.postgresql.psycopg
 
@@ -58,10 +59,16 @@ def warm() -> None:
     import byref_sandbox
 
     assert psycopg and sqlalchemy.dialects.postgresql.psycopg and byref_sandbox and byref.stores
+    compiled.share()
     with byref.Engine("sqlite:///:memory:") as engine:
         session = engine.session("warm", context_window=100_000)
-        session.process([{"id": number} for number in range(3_000)], tool="t")
+        session.process([{"id": number} for number in range(3_000)], tool="t", call_id="c")
         session.process("text " * 20_000, tool="t")
+        session.store_artifact("kept", name="kept")
+        session.call("artifact_grep", {"artifact_id": "kept", "pattern": "k"}, call_id="d")
+        session.ledger(), session.variables(), session.artifacts(), engine.sessions()
+        session.end()
+        engine.sweep()
     threads = len(os.listdir("/proc/self/task"))
     assert threads == 1, f"{threads} threads in a process that forks"
     gc.collect()
