@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session as HostSession
 from sqlcheck import check_invariants
 
-from byref import AsyncEngine, Engine
+from byref import AsyncEngine, ConfigurationError, Engine
 from byref_sandbox import Sandbox
 
 SESSION_STATE = ("listen ", "notify ", "advisory_lock", "create temp", "declare ", "prepare ", "set ", "discard ")
@@ -75,6 +75,25 @@ def test_no_statement_of_ours_makes_or_needs_state_of_a_session(postgres_url: st
         assert prepared == 0
     assert len(statements) > 50
     assert [s for s in statements if any(s.startswith(word) for word in SESSION_STATE) or "advisory" in s] == []
+
+
+def test_statements_are_prepared_where_the_url_says_so(postgres_url: str, sandbox: Sandbox) -> None:
+    url = make_url(postgres_url).update_query_dict({"prepare_threshold": "1"})
+    with Engine(url, interpreter=sandbox) as engine:
+        for number in range(3):
+            turn(engine, 2 * number)
+        prepared = engine.database.read(
+            lambda connection: connection.exec_driver_sql("SELECT count(*) FROM pg_prepared_statements").scalar_one()
+        )
+        assert prepared > 5
+        assert engine.delete_session("s0")
+    check_invariants(postgres_url)
+
+
+@pytest.mark.parametrize("number", ["-1", "five"])
+def test_a_number_of_uses_is_expected(number: str) -> None:
+    with pytest.raises(ConfigurationError, match="prepare_threshold"):
+        Engine(f"postgresql://user:secret@127.0.0.1:1/x?connect_timeout=1&prepare_threshold={number}")
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", pytest.param("psycopg", marks=pytest.mark.slow)])

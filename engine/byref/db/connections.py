@@ -357,13 +357,24 @@ def _postgresql(url: URL) -> Engine:
     options: dict[str, Any] = {"pool_use_lifo": True, "pool_recycle": 1800}
     if url.drivername == "postgresql+psycopg":
         options["use_native_hstore"] = False
-        # No prepared statements: a pooler (PgBouncer) gives each transaction another backend, on which the same name may
-        # belong to another client's statement.
-        arguments["prepare_threshold"] = None
+        # No prepared statements, unless the URL says so: a pooler (PgBouncer) gives each transaction another backend, on which
+        # the same name may belong to another client's statement.
+        arguments["prepare_threshold"] = _prepare_threshold(url)
+        url = url.difference_update_query(["prepare_threshold"])
         arguments |= {name: value for name, value in KEEPALIVES.items() if name not in url.query}
     engine = _create(url, connect_args=arguments, **options)
     event.listen(engine, "handle_error", _leave_what_only_reads)
     return engine
+
+
+def _prepare_threshold(url: URL) -> int | None:
+    """Return after how many uses psycopg prepares a statement, as the URL says; None: never."""
+    given = url.query.get("prepare_threshold")
+    if given is None:
+        return None
+    if not isinstance(given, str) or not given.isdecimal():
+        raise ConfigurationError("prepare_threshold in the database URL: a number of uses was expected, 0 or more")
+    return int(given)
 
 
 def _leave_what_only_reads(context: ExceptionContext) -> None:

@@ -233,6 +233,8 @@ class Database:
                         # The commit is inside the loop: a refused COMMIT kept nothing, so the work is run again as a whole.
                         if write:
                             self._commit(connection)
+                        elif purpose == "read" and self.dialect == "postgresql":
+                            connection.commit()  # psycopg forgets the statements that it has prepared at a ROLLBACK
                         self._away_since.pop(write, None)
                         return result
                 except DBAPIError as error:
