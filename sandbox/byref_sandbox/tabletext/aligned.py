@@ -360,7 +360,7 @@ def _by_words(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | N
 def _by_ends(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | None:
     ends = [end for _, end in _runs(header)]
     filled: set[int] = set()
-    if len(body) < _JUSTIFIED:
+    if len(body) < _JUSTIFIED or any("\t" in line for line in (header, *body)):
         return None
     for line in body:
         last: dict[int, int] = {}

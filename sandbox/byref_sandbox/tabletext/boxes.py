@@ -97,9 +97,8 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
                 lines = []
                 continue
             if layout is not None:
-                _check_outside(
-                    lines[: max(0, found[0] - 1)], layout
-                )  # the last one may have the names of the next table
+                # The last one may have the names of the next table.
+                _check_outside(lines[: max(0, found[0] - 1)], layout)
             layout = found[1]
             if len(tables) == MAX_TABLES:
                 return too_many(lines[0].number)
