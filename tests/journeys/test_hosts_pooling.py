@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from material import page, records
+from poolers import pgbouncer
 from sqlalchemy import NullPool, create_engine, event, make_url
 from sqlalchemy.ext.asyncio import AsyncSession as HostAsyncSession
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -69,24 +71,58 @@ def test_no_statement_of_ours_makes_or_needs_state_of_a_session(postgres_url: st
         engine.sweep()
         for _ in range(20):
             assert engine.session("s1").usage()
-        prepared = engine.database.read(
-            lambda connection: connection.exec_driver_sql("SELECT count(*) FROM pg_prepared_statements").scalar_one()
-        )
-        assert prepared == 0
     assert len(statements) > 50
     assert [s for s in statements if any(s.startswith(word) for word in SESSION_STATE) or "advisory" in s] == []
 
 
-def test_statements_are_prepared_where_the_url_says_so(postgres_url: str, sandbox: Sandbox) -> None:
-    url = make_url(postgres_url).update_query_dict({"prepare_threshold": "1"})
-    with Engine(url, interpreter=sandbox) as engine:
+def prepared(engine: Engine) -> int:
+    """How many prepared statements the backend knows that one of the engine's connections leads to."""
+    count = "SELECT count(*) FROM pg_prepared_statements"
+    return int(engine.database.read(lambda connection: connection.exec_driver_sql(count).scalar_one()))
+
+
+@pytest.mark.parametrize(("said", "least", "most"), [(None, 1, 100), ("1", 6, 100), ("none", 0, 0)])
+def test_statements_are_prepared_where_no_pooler_is(
+    postgres_url: str, sandbox: Sandbox, said: str | None, least: int, most: int
+) -> None:
+    url = make_url(postgres_url)
+    with Engine(url.update_query_dict({"prepare_threshold": said}) if said else url, interpreter=sandbox) as engine:
         for number in range(3):
             turn(engine, 2 * number)
-        prepared = engine.database.read(
-            lambda connection: connection.exec_driver_sql("SELECT count(*) FROM pg_prepared_statements").scalar_one()
-        )
-        assert prepared > 5
+        assert least <= prepared(engine) <= most
         assert engine.delete_session("s0")
+    check_invariants(postgres_url)
+
+
+@pytest.mark.parametrize("mode", ["transaction", pytest.param("session", marks=pytest.mark.slow)])
+def test_nothing_is_prepared_behind_pgbouncer(postgres_url: str, sandbox: Sandbox, tmp_path: Path, mode: str) -> None:
+    with pgbouncer(tmp_path, postgres_url, mode) as url:
+        with Engine(url, interpreter=sandbox) as engine:
+            with ThreadPoolExecutor(4) as threads:
+                list(threads.map(lambda number: turn(engine, number), range(12)))
+            assert prepared(engine) == 0
+        check_invariants(url.render_as_string(hide_password=False))
+
+
+def test_a_backend_that_forgets_what_was_prepared_costs_a_connection_and_no_work(
+    postgres_url: str, sandbox: Sandbox
+) -> None:
+    url = make_url(postgres_url).update_query_dict({"prepare_threshold": "0"})
+    with Engine(url, interpreter=sandbox) as engine:
+        turn(engine, 0)
+        assert prepared(engine) > 0
+        forgotten: list[int] = []
+
+        def forget_now(driver: Any, _record: object) -> None:
+            if driver is not None and len(forgotten) < 2 and driver.info.backend_pid not in forgotten:
+                forgotten.append(driver.info.backend_pid)
+                driver.pgconn.exec_(b"DEALLOCATE ALL")  # psycopg sees those that go through itself
+
+        event.listen(engine.database.engine, "checkin", forget_now)
+        turn(engine, 2)
+        turn(engine, 4)
+        assert len(forgotten) == 2
+        assert len([step for step in engine.session("s0").ledger() if step.tool == "small"]) == 3
     check_invariants(postgres_url)
 
 

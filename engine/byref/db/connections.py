@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -19,9 +19,12 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry, SingletonThreadPool, StaticPool
 
-from byref.db.failures import Quiet, is_read_only
+from byref.db.failures import Quiet, is_read_only, is_unprepared
 from byref.errors import ConfigurationError
 from byref.stores.paths import make_file
+
+if TYPE_CHECKING:
+    import psycopg
 
 BUSY_SECONDS = 30
 """How long a SQLite connection waits for the write lock of another."""
@@ -33,6 +36,9 @@ own waiting asks ten times a second in the end, so that others, who have just co
 
 CONNECT_SECONDS = 10
 """Time limit for connecting to PostgreSQL, unless the URL sets one: libpq would wait for ever."""
+
+PREPARE_THRESHOLD = 5
+"""From how many uses on psycopg prepares a statement on a connection that leads to one backend; psycopg's own default."""
 
 KEEPALIVES = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 """TCP settings with which a silently vanished server is noticed within 30 seconds, unless the URL sets others. TCP's defaults
@@ -355,32 +361,49 @@ def _postgresql(url: URL) -> Engine:
     # No ping before use: `Database` retries after a dropped connection, which costs no round trip.
     arguments: dict[str, Any] = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS}
     options: dict[str, Any] = {"pool_use_lifo": True, "pool_recycle": 1800}
+    prepares_where_it_can = False
     if url.drivername == "postgresql+psycopg":
         options["use_native_hstore"] = False
-        # No prepared statements, unless the URL says so: a pooler (PgBouncer) gives each transaction another backend, on which
-        # the same name may belong to another client's statement.
+        prepares_where_it_can = "prepare_threshold" not in url.query
         arguments["prepare_threshold"] = _prepare_threshold(url)
         url = url.difference_update_query(["prepare_threshold"])
         arguments |= {name: value for name, value in KEEPALIVES.items() if name not in url.query}
     engine = _create(url, connect_args=arguments, **options)
-    event.listen(engine, "handle_error", _leave_what_only_reads)
+    if prepares_where_it_can:
+        event.listen(engine, "connect", _prepare_where_no_pooler_is)
+    event.listen(engine, "handle_error", _leave_what_cannot_serve)
     return engine
 
 
+def _prepare_where_no_pooler_is(driver: psycopg.Connection[Any], record: ConnectionPoolEntry) -> None:
+    """Let psycopg prepare statements on a new connection that leads to one backend for good.
+
+    A pooler (PgBouncer) may give each transaction another backend, on which a name belongs to another client's statement or
+    to none. It shows in the number of the backend: for the client's login a pooler makes one up.
+    """
+    driver.autocommit = True
+    row = driver.execute("SELECT pg_backend_pid()").fetchone()
+    driver.autocommit = False
+    if row == (driver.info.backend_pid,):
+        driver.prepare_threshold = PREPARE_THRESHOLD
+
+
 def _prepare_threshold(url: URL) -> int | None:
-    """Return after how many uses psycopg prepares a statement, as the URL says; None: never."""
-    given = url.query.get("prepare_threshold")
-    if given is None:
+    """Return after how many uses psycopg prepares a statement, as the URL says; None: never, or the URL does not say."""
+    given = url.query.get("prepare_threshold", "none")
+    if given == "none":
         return None
     if not isinstance(given, str) or not given.isdecimal():
-        raise ConfigurationError("prepare_threshold in the database URL: a number of uses was expected, 0 or more")
+        raise ConfigurationError(
+            "prepare_threshold in the database URL: a number of uses was expected, 0 or more, or none for never"
+        )
     return int(given)
 
 
-def _leave_what_only_reads(context: ExceptionContext) -> None:
-    """Close connections that turn out to lead to a standby, which takes no writes.
+def _leave_what_cannot_serve(context: ExceptionContext) -> None:
+    """Close connections that turn out to lead to a standby, which takes no writes, or to have lost their prepared statements.
 
     After a switch-over the same address leads to the new primary, but only for new connections.
     """
-    if is_read_only(context.original_exception):
+    if is_read_only(context.original_exception) or is_unprepared(context.original_exception):
         context.is_disconnect = True

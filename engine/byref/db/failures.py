@@ -21,6 +21,9 @@ _CONFLICTS = frozenset({"40001", "40P01"})
 _READ_ONLY = frozenset({"25006", "0A000"})
 """A write on a read-only server; and, on a standby, the BEGIN of a transaction that is not read-only."""
 
+_UNPREPARED = frozenset({"26000", "42P05"})
+"""A prepared statement that the backend does not know, or that it knows from somebody else."""
+
 _UNIQUE = "23505"
 
 _SHOWN = frozenset(
@@ -81,6 +84,11 @@ def is_transient(error: DBAPIError) -> bool:
 def is_read_only(error: BaseException | None) -> bool:
     """Tell whether a server accepts no writes: it is a standby, or was the primary before another server took over."""
     return _sqlstate(error) in _READ_ONLY
+
+
+def is_unprepared(error: BaseException | None) -> bool:
+    """Tell whether a connection's prepared statements are not those of its backend: something in between changed that."""
+    return _sqlstate(error) in _UNPREPARED
 
 
 def is_away(error: DBAPIError) -> bool:
