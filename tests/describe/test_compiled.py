@@ -1,8 +1,7 @@
-"""The compiled form of inference gives the nodes that the Python form gives, and byref goes on without it."""
+"""The compiled form of inference gives the nodes that the Python form gives, and byref goes on without compiled forms."""
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import subprocess
@@ -11,9 +10,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
+import c_modules
 import pytest
 from hypothesis import given
 from json_values import EVERYDAY, VALUES, nested
@@ -23,33 +22,13 @@ from byref.describe.columns import Inference, NotPlain, TooDeep
 from byref.describe.nodes import Node
 
 ROOT = Path(__file__).parents[2]
-
-
-def build_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+MODULE = "byref/describe/_columns"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Compiled of the source as it is now, whatever was installed."""
-    target = tmp_path_factory.mktemp("compiled") / "_columns.abi3.so"
-    try:
-        build_script().compile_(target, "-Werror")
-    except OSError as error:
-        pytest.skip(f"there is no compiler: {error}")
-    except subprocess.CalledProcessError as error:
-        if "Python.h" in error.stderr:
-            pytest.skip("there are no headers of Python")
-        raise AssertionError(error.stderr) from error
-    spec = importlib.util.spec_from_file_location("_columns", target)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    installed, columns.compiled = columns.compiled, module
+    module = c_modules.compiled(MODULE, tmp_path_factory.mktemp("compiled"))
+    installed, columns.compiled = columns.compiled, module  # type: ignore[assignment]
     yield module
     columns.compiled = installed
 
@@ -173,7 +152,7 @@ def test_others_may_change_the_value_meanwhile() -> None:
 
 
 def test_without_a_compiler_it_is_said_and_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    script = build_script()
+    script = c_modules.build_script()
     said: list[str] = []
     hook = object.__new__(script.BuildHook)
     monkeypatch.setattr(
@@ -191,16 +170,21 @@ def test_without_a_compiler_it_is_said_and_left_out(monkeypatch: pytest.MonkeyPa
 SANITIZED = """
 import sys
 sys.path[:0] = sys.argv[2:]
-import importlib.util
+from pathlib import Path
 from random import Random
+import c_modules
 import test_compiled as tests
+import test_lines_of_values as lines
+from byref.content import values
 from byref.describe import columns
-spec = importlib.util.spec_from_file_location("_columns", sys.argv[1])
-columns.compiled = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(columns.compiled)
+folder = Path(sys.argv[1])
+columns.compiled = c_modules.loaded("_columns", folder / "_columns.abi3.so")
+values.compiled = c_modules.loaded("_lines", folder / "_lines.abi3.so")
 for seed in range(200):
     tests.assert_both_agree(tests.made(Random(seed), 3_000))
     tests.assert_both_agree({"x": tests.maps(Random(seed))})
+    lines.assert_both_agree({"x": tests.made(Random(seed), 3_000)})
+    lines.test_any_bytes_are_kept(values.compiled, seed)
 tests.test_what_is_not_plain_is_left_to_python(columns.compiled)
 tests.test_others_may_change_the_value_meanwhile()
 print("clean")
@@ -209,17 +193,18 @@ print("clean")
 
 @pytest.mark.slow
 def test_the_sanitizers_find_nothing(tmp_path: Path) -> None:
-    target = tmp_path / "_columns.abi3.so"
+    script = c_modules.build_script()
     try:
-        build_script().compile_(target, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+        for module in script.MODULES:
+            script.compile_(module, tmp_path, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"nothing is compiled with sanitizers here: {error}")
     library = subprocess.run(
         [os.environ.get("CC", "cc"), "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
     )
-    path = [str(Path(__file__).parent), str(ROOT / "tests/support")]
+    path = [str(ROOT / "tests" / name) for name in ("describe", "content", "support")]
     ran = subprocess.run(
-        [sys.executable, "-c", SANITIZED, str(target), *path],
+        [sys.executable, "-c", SANITIZED, str(tmp_path), *path],
         capture_output=True,
         text=True,
         env=os.environ

@@ -21,6 +21,11 @@ import msgspec
 from byref.jsonscan import chunks, parse
 from byref_sandbox import jsontext
 
+try:
+    from byref.content import _lines as compiled
+except ImportError:  # it was installed without a compiler
+    compiled = None  # type: ignore[assignment]
+
 MAX_DEPTH = 200
 """Maximum levels of a Python value; deeper parts become a note, because every JSON reader has a limit (msgspec's is near 1,000)."""
 _END = object()
@@ -32,8 +37,13 @@ RAISED = (Exception, SystemExit, GeneratorExit)
 _CONTAINERS = (dict, list, tuple)
 _SCALARS = (str, int, float, bool, type(None))
 _WEIGHED = (str, bytes, *_CONTAINERS)
+_OWN_TYPES = {dict, list, *_SCALARS}
+_OUTSIDE = (0, 0, 0, 0, 0)
+"""The place before and behind a value: see `_lines.c`."""
 _LIGHT = 16
 """Weight of a number, or of an object that is converted."""
+_LEVELS = 3
+"""Objects nested in each other whose members begin lines of their own."""
 _SHORT = 64
 """Most elements of an array that are encoded together with what stands around it."""
 _LOOKED_AT = 2_000
@@ -137,13 +147,50 @@ def _lines(value: object) -> tuple[bytes, int]:
     Elements of an array and members of an object begin lines of their own, down to the first array and at most three
     objects deep. A raw newline occurs nowhere else in JSON text, so removing the newlines gives the compact form.
     """
+    if compiled is not None and type(value) is dict and _shows_its_types(value):
+        broken = _broken(value)
+        if broken is not None:
+            return broken
     lines = _Lines()
-    lines.add(value, 3)
+    lines.add(value, _LEVELS)
     return lines.end()
 
 
+def _shows_its_types(value: dict[Any, Any]) -> bool:
+    """Tell whether the text of an object tells what is a dict or a list, as far down as members may begin lines of their own."""
+    level = [value]
+    for _ in range(_LEVELS):
+        below: list[dict[Any, Any]] = []
+        for at in range(0, len(level), chunks.ITEMS):
+            objects = level[at : at + chunks.ITEMS]
+            types = set(map(type, chain.from_iterable(map(dict.values, objects))))
+            if not types <= _OWN_TYPES:
+                return False
+            if dict in types:
+                below += [one for members in map(dict.values, objects) for one in members if type(one) is dict]
+        level = below
+    return True
+
+
+def _broken(value: dict[Any, Any]) -> tuple[bytes, int] | None:
+    """Return what `_Lines` makes of an object, broken into lines by the compiled form; None if parts of it were JSON already."""
+    assert compiled is not None
+    text, line_feeds, place = io.BytesIO(), 0, _OUTSIDE
+    for piece in _compact(value):
+        if b"\n" in piece:
+            return None
+        for at in range(0, len(piece), chunks.CHUNK):
+            lines, count, place = compiled.broken(piece[at : at + chunks.CHUNK], place)
+            text.write(lines)
+            line_feeds += count
+    return (text.getvalue(), line_feeds) if place == _OUTSIDE else None
+
+
 class _Lines:
-    """The text of a value, line by line. What stands alone on its line is encoded together with many others, which is much faster."""
+    """The text of a value, line by line. What stands alone on its line is encoded together with many others, which is much faster.
+
+    `_lines.c` makes the same of plain objects, where it was compiled. What changes here changes there; a test compares them.
+    """
 
     def __init__(self) -> None:
         self._text = io.BytesIO()  # grows in place, where joining would hold all parts beside the whole

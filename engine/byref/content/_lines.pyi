@@ -1,0 +1,3 @@
+Place = tuple[int, int, int, int, int]
+
+def broken(piece: bytes, place: Place, /) -> tuple[bytes, int, Place]: ...
