@@ -33,6 +33,8 @@ _WEIGHED: Final = 64
 """Most members of an object that are weighed thoroughly before they are freed."""
 _SCALAR: Final = 8
 """Weight of a number, and of a member's punctuation."""
+_BY_LENGTH: Final = frozenset({bytes, list, dict, tuple})
+"""Types of members, beside text, whose weights differ."""
 _DEEP: Final = 32
 """Most levels of a value that are entered to free it."""
 
@@ -120,10 +122,10 @@ def runs(members: Sequence[T]) -> Iterator[Sequence[T]]:
     at, count = 0, 2 * _SAMPLES
     while at < len(members):
         run = members[at : at + count]
-        # The run is as long as if all its members were as heavy as its heaviest sample. If that is too long, the run is halved and
-        # sampled again, so that one heavy member among light ones does not make all runs short.
-        heaviest = max(map(weight, run[:: len(run) // _SAMPLES or 1]))
-        fitting = CHUNK // heaviest or 1
+        # Estimated by the mean of the samples, a run has one chunk. If it has more, it is halved and sampled again, so that one
+        # heavy member among light ones does not make all runs short: that one ends up alone.
+        samples = run[:: len(run) // _SAMPLES or 1]
+        fitting = CHUNK * len(samples) // sum(map(weight, samples)) or 1
         if fitting < len(run) and count > 1:
             count = max(1, min(fitting, count // 2))
             continue
@@ -165,6 +167,17 @@ def weight(value: Any, budget: int = _BUDGET) -> int:
     if not budget:
         return _SCALAR * (1 + len(value))
     members = value.values() if kind is dict else value[:: len(value) // _SAMPLES or 1]
-    budget = (budget - 1) // min(len(value), _SAMPLES)
-    weights = [weight(member, budget) for member in islice(members, 2 * _SAMPLES)]
-    return _SCALAR + sum(weights) * len(value) // len(weights)
+    total, count = 0, min(len(members), 2 * _SAMPLES)
+    inner: list[Any] = []
+    for member in islice(members, count):
+        kind = type(member)
+        if kind is str:
+            total += len(member) + _SCALAR
+        elif kind in _BY_LENGTH:
+            inner.append(member)
+        else:
+            total += 2 * _SCALAR
+    if inner:
+        budget = (budget - 1) // min(len(inner), _SAMPLES)
+        total += sum(weight(member, budget) for member in inner)
+    return _SCALAR + total * len(value) // count
