@@ -143,7 +143,8 @@ class AsyncEngine:
 
     async def open(self) -> Self:
         """Open the database and check that its tables exist; return the engine itself."""
-        await self._call(None, self._open)
+        if self._engine is None or self._is_closed:  # else it is open, and a thread would only say so
+            await self._call(None, self._open)
         return self
 
     async def session(
