@@ -48,7 +48,7 @@ def methods(of: type) -> dict[str, inspect.Signature]:
 class TestTheSameNames:
     @pytest.mark.parametrize(
         ("sync", "own", "also"),
-        [(Engine, AsyncEngine, {"open", "aclose"}), (Session, AsyncSession, {"value", "preview"})],
+        [(Engine, AsyncEngine, {"open", "aclose", "session_by"}), (Session, AsyncSession, {"value", "preview"})],
     )
     def test_every_method_is_there_with_its_parameters(self, sync: type, own: type, also: set[str]) -> None:
         theirs = {name: found for name, found in methods(sync).items() if name[0] != "_"}

@@ -172,9 +172,19 @@ class AsyncEngine:
             "policy": policy,
             "create": create,
         }
-        opened = await self._call(
-            host, lambda: self._open().session(id, **about, tools=tools, functions=functions, db=host)
+        return await self._session_by(
+            lambda engine: engine.session(id, **about, tools=tools, functions=functions, db=host), host
         )
+
+    async def session_by(self, work: Callable[[Engine], Session]) -> AsyncSession:
+        """Run work that opens a session with the engine itself, all of it on one thread of the engine.
+
+        So what has to be looked up before, such as whose session it is, does not wait for another thread.
+        """
+        return await self._session_by(work, None)
+
+    async def _session_by(self, work: Callable[[Engine], Session], host: EventLoopHost | None) -> AsyncSession:
+        opened = await self._call(host, lambda: work(self._open()))
         return AsyncSession(opened._on(asyncio.get_running_loop()), partial(self._call, host))
 
     async def tools(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import httpx
 import pytest
 from service_kit import House
 from sqlalchemy import text
 
 from byref import ConfigurationError, InvalidId
-from byref.service import auth
+from byref.service import app, auth
 
 
 def test_a_token_is_refused_once_it_is_revoked(house: House, tenant: str) -> None:
@@ -57,3 +58,29 @@ def test_what_a_token_cannot_be(local_house: House) -> None:
         auth.create(database, tenant="t", name="x" * 201, rights=["read"])
     with pytest.raises(InvalidId):
         auth.create(database, tenant="", name="", rights=["read"])
+
+
+def test_a_host_has_tokens_of_its_own(local_house: House, tenant: str) -> None:
+    asked: list[str] = []
+
+    async def known(token: str) -> auth.Grant | None:
+        asked.append(token)
+        return {"reads": auth.Grant(tenant, frozenset({"read"})), "talks": auth.Grant(tenant, frozenset({"chat"}))}.get(
+            token
+        )
+
+    house = House(local_house.engine, local_house.loop)
+    house.app = app(house.engine, auth=known)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        given = {"output": [1, 2], "tool": "numbers"}
+        assert (await client.put("/sessions/s", json={})).status_code == 200
+        assert (await client.post("/sessions/s/process", json=given)).status_code == 200
+        assert (await client.post("/sessions/other/process", json=given)).status_code == 404
+        assert (await client.get("/sessions/s/ledger")).status_code == 403
+        for header, status in {"Bearer reads": 200, "Bearer ": 401, "Bearer nobody": 401, "Basic reads": 401}.items():
+            answer = await client.get("/sessions/s/ledger", headers={"Authorization": header})
+            assert answer.status_code == status, (header, answer.text)
+
+    house.talk("talks", work)
+    assert set(asked) == {"talks", "reads", "nobody"}

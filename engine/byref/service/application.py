@@ -16,14 +16,16 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from byref.aio import AsyncEngine
+from byref.aio import AsyncEngine, AsyncSession
+from byref.engine import Engine
 from byref.errors import ConfigurationError, shown
 from byref.service import openapi, records
-from byref.service.auth import Auth, Grant, Tokens
+from byref.service.auth import Auth, Grant, Tokens, find
 from byref.service.inspector import Inspector, Redact, SignIn
 from byref.service.operations import OPERATIONS, Operation, Place, is_response
 from byref.service.problems import Problem, problem
 from byref.service.remote import Remote
+from byref.session import Session
 from byref_sandbox import jsontext
 
 MAX_BODY_BYTES = 8 << 20
@@ -100,16 +102,9 @@ class _Api:
         if segments == ["openapi.json"] and request.method == "GET":
             return Response(openapi.document(), 200, media_type="application/json")
         operation, names = _found(request.method, segments)
-        grant = await self._granted(request)
-        if operation.right not in grant.rights:
-            raise Problem(
-                403, "not-allowed", f"{operation.name} needs the right {operation.right!r}, which the token lacks"
-            )
-        place = Place(self._engine, grant, names, request, self._stopping, self._remote)
+        grant, opened = await self._entered(operation, names, _token(request))
+        place = Place(self._engine, grant, names, request, self._stopping, self._remote, opened)
         given = await _given(operation, request)
-        if operation.opens:
-            functions = await self._remote.functions(grant.tenant, names["session"]) if operation.runs_code else None
-            await place.open(functions=functions)
         arguments: list[Any] = [] if operation.given is records.Nothing else [given]
         if operation.takes_stream:
             arguments.append(_pieces(request, MAX_UPLOAD_BYTES))
@@ -121,17 +116,56 @@ class _Api:
         headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         return Response(records.encoded(reply), 200, headers, "application/json")
 
-    async def _granted(self, request: Request) -> Grant:
-        kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        grant = await self._auth(token.strip()) if kind.lower() == "bearer" and token.strip() else None
-        if grant is None:
-            raise Problem(
-                401,
-                "unauthorised",
-                "expected the header `Authorization: Bearer …` with a token that is valid",
-                {"WWW-Authenticate": "Bearer"},
-            )
-        return grant
+    async def _entered(
+        self, operation: Operation, names: dict[str, str], token: str
+    ) -> tuple[Grant, list[AsyncSession]]:
+        """Return what the client may do, and the session that the path names, if the operation needs one.
+
+        Raises:
+            Problem: the client may not do this.
+            UnknownSession: its tenant has no such session.
+        """
+        if not token:
+            raise _unauthorised()
+        if not operation.opens:
+            return _allowed(operation, await self._auth(token)), []
+        grants = list[Grant]()
+        if not isinstance(self._auth, Tokens):
+            grants.append(_allowed(operation, await self._auth(token)))
+
+        def work(
+            engine: Engine,
+        ) -> Session:  # tokens of the database are looked up on the same thread, which spares one
+            if not grants:
+                grants.append(_allowed(operation, find(engine.database, token)))
+            tenant, name = grants[0].tenant, names["session"]
+            functions = self._remote.functions(tenant, name) if operation.runs_code else None
+            return engine.session(name, tenant=tenant, functions=functions, create=False)
+
+        session = await self._engine.session_by(work)
+        return grants[0], [session]
+
+
+def _unauthorised() -> Problem:
+    expected = "expected the header `Authorization: Bearer …` with a token that is valid"
+    return Problem(401, "unauthorised", expected, {"WWW-Authenticate": "Bearer"})
+
+
+def _token(request: Request) -> str:
+    """Return a request's token; an empty text if there is none."""
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+def _allowed(operation: Operation, grant: Grant | None) -> Grant:
+    """Return the grant of a token that allows an operation; a Problem if it does not."""
+    if grant is None:
+        raise _unauthorised()
+    if operation.right not in grant.rights:
+        raise Problem(
+            403, "not-allowed", f"{operation.name} needs the right {operation.right!r}, which the token lacks"
+        )
+    return grant
 
 
 # Paths are taken as they were sent: an id may have a slash in it, which is percent-encoded there.

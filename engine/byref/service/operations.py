@@ -155,9 +155,10 @@ async def list_sessions(at: Place, given: records.Names) -> Page[records.Session
 @operation("PUT", "/sessions/{session}", "chat", opens=False)
 async def open_session(at: Place, given: records.Open) -> records.Opened:
     """Open a conversation, or create it."""
-    known = given.functions is None
     functions = (
-        await at.remote.functions(at.tenant, at.names["session"]) if known else at.remote.made(given.functions or ())
+        await asyncio.to_thread(at.remote.functions, at.tenant, at.names["session"])
+        if given.functions is None
+        else at.remote.made(given.functions)
     )
     about: dict[str, Any] = {"model": given.model, "context_window": given.context_window, "tools": given.tools}
     session = await at.open(create=True, functions=functions, **about)

@@ -92,11 +92,9 @@ class Remote:
             for one in given
         ]
 
-    async def functions(self, tenant: str, session: str) -> list[Function]:
-        """Return the functions of a session."""
-        found = await asyncio.to_thread(
-            self._engine.database.ask, lambda c: c.execute(_functions(tenant, session)).scalar()
-        )
+    def functions(self, tenant: str, session: str) -> list[Function]:
+        """Return the functions of a session; waits for the database, so call it on a thread."""
+        found = self._engine.database.ask(lambda c: c.execute(_functions(tenant, session)).scalar())
         return [] if found is None else self.made(msgspec.json.decode(found, type=list[records.RemoteFunction]))
 
     async def declare(self, tenant: str, session: str, given: Sequence[records.RemoteFunction]) -> None:
