@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -129,7 +129,8 @@ def parts(
     if type(value) is not dict or isinstance(words, str):
         return [Part(identifier(tool), (), words if isinstance(words, str) else kind_of(value))]
     whole = Part(identifier(tool), (), kind_of(value))
-    inner = [(key, member) for key, member in value.items() if type(member) in (dict, list, Rows)]
+    bound = ((key, member) for key, member in value.items() if type(member) in (dict, list, Rows))
+    inner = list(islice(bound, MAX_PARTS + 1))
     if len(inner) > MAX_PARTS:
         return [whole]
     names = renamed or {}

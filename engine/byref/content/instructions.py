@@ -51,7 +51,7 @@ def _lift_from_value(block: Block) -> tuple[Block, str | None]:
     value = block.value
     if type(value) is not dict:
         return block, None
-    if any(type(key) is not str for key in value) or type(value.get(KEY, "")) is not str:
+    if not {str}.issuperset(map(type, value)) or type(value.get(KEY, "")) is not str:
         # Enum members and the like: only their JSON tells whether they equal the key, or are a string.
         if not chunks.holds(block.data, KEY.encode()):
             return block, None

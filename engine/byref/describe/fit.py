@@ -136,8 +136,8 @@ class _Fitting:
             size += 33
             for key, member in node.members.items():
                 size += len(key) + 4 + self.size(member)
-            for key in (node.required or ()) if self._with_required else ():
-                size += len(key) + 3
+            if self._with_required and node.required:  # of a map these may be a hundred thousand
+                size += sum(map(len, node.required)) + 3 * len(node.required)
             if node.rest is not None:
                 size += 25 + _NOTE + _NAMED + self.size(node.rest)
         self._sizes[node] = size

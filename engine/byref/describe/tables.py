@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from byref.describe.grids import Grid
@@ -259,10 +259,12 @@ def _members(place: _Place, below: Node | None) -> Iterator[_Place]:
                 yield place.down(member, key, its)
         return
     if values is not None:
-        its = [each for one in values if type(one) is dict for each in one.values()]
-        if len(its) <= _MANY_VALUES:
-            yield place.down(below, KEY, its)
+        maps = [one for one in values if type(one) is dict]
+        if sum(map(len, maps)) <= _MANY_VALUES:
+            yield place.down(below, KEY, [each for one in maps for each in one.values()])
             return
-        if any(type(each) is Rows for each in its):  # of a stream: what is below is not counted
+        if Rows in set(
+            map(type, chain.from_iterable(map(dict.values, maps)))
+        ):  # of a stream: what is below is not counted
             return
     yield place.down(below, KEY)

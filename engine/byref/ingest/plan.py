@@ -402,7 +402,7 @@ def _artifact(prepared: Prepared, block: Measured) -> PlannedArtifact:
     if not isinstance(stored, Block):
         kind = str(block.shape)
     elif block.is_structured:
-        kind = kind_of(stored.outline)
+        kind = block.shape if isinstance(block.shape, str) else kind_of(stored.outline)
     else:
         kind = f"text({stored.line_count} line{'' if stored.line_count == 1 else 's'})"
     return PlannedArtifact(block, _describe(prepared, block), [Part(identifier(prepared.tool), (), kind)])

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import codecs
 import io
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from itertools import islice
+from itertools import islice, repeat, starmap
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -146,8 +147,11 @@ def free(value: object, depth: int = 0) -> None:
                 free(value[-1], depth + 1)
             del value[-count:]
     elif type(value) is dict:
-        while len(value) > ITEMS:
-            value.popitem()
+        left = (
+            len(value) if len(value) <= ITEMS else ITEMS // 4
+        )  # to look at each of the others takes as long as to free them
+        while len(value) > left:
+            deque(starmap(value.popitem, repeat((), min(len(value) - left, ITEMS))), maxlen=0)  # a loop in C
         if depth < _DEEP and weight(value) > BIG:
             for member in value.values():
                 # Of many members nearly all are light, and one look at each tells which are not.

@@ -25,11 +25,14 @@ _WINDOW: Final = 1 << 12
 """Bytes at the end of a block in which a comma is searched for first; eight times as many if there is none, and so on."""
 _ROUNDS: Final = 4
 """How often adjacent pairs of brackets are removed, the innermost first, before the rest is walked through in Python."""
+_FEW: Final = 1 << 13
+"""Backslashes that are looked at one by one; of more, all are at once."""
 _NO_MARKS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 
 # A string may end with the text, because a block may end inside one. The quantifiers are possessive: they never backtrack, so
 # hostile text cannot make them slow.
 _marks = re.compile(rb'[\[\]{},]|"(?:[^"\\]++|\\.)*+(?:(")|\\?\Z)', re.DOTALL).finditer
+_escapes = re.compile(rb'\\[\\"]').sub
 _quoted = re.compile(rb'"[^"]*"').sub
 _in_string = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL).match
 _closing = re.compile(rb'["}\]]*\Z').search
@@ -301,7 +304,9 @@ def _unpaired(brackets: bytes) -> tuple[int, list[bool]]:
 
 def _without_escapes(text: bytes) -> bytes:
     """Remove escaped backslashes and escaped quotes from JSON text: every quote that is left begins or ends a string."""
-    return text.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in text else text
+    if text.count(b"\\") > _FEW:
+        return text.replace(rb"\\", b"").replace(rb"\"", b"")
+    return _escapes(b"", text)
 
 
 def _with_strings(value: Any, strings: dict[str, str]) -> Any:
