@@ -110,14 +110,15 @@ def records(value: object) -> list[Any] | None:
 
 def table(sight: Sight, found: list[Any], first: int, sort: str | None, descending: bool, wanted: str) -> Table:
     """Return a page of a table, sorted by a column if one is given, with the rows that contain a text."""
-    numbered = list(enumerate(found))
+    # Rows are known by their places until they are shown: a tuple for each would make Python look for garbage among all rows.
+    places: Sequence[int] = range(len(found))
     if wanted:
         sought = wanted.casefold()
-        numbered = [one for one in numbered if _contains(one[1], sought)]
+        places = [place for place in places if _contains(found[place], sought)]
     if sort is not None:
-        numbered = _sorted(numbered, sort, descending)
-    following = first + ROWS if first + ROWS < len(numbered) else None
-    page = Rows(numbered[first : first + ROWS], len(numbered), following)
+        places = _sorted(found, places, sort, descending)
+    following = first + ROWS if first + ROWS < len(places) else None
+    page = Rows([(place, found[place]) for place in places[first : first + ROWS]], len(places), following)
     return _page(sight, page, first, can_sort=True, can_search=True, can_jump=True)
 
 
@@ -199,12 +200,15 @@ def _contains(record: Any, sought: str) -> bool:
     return False
 
 
-def _sorted(numbered: list[tuple[int, Any]], column: str, descending: bool) -> list[tuple[int, Any]]:
-    """Return rows by the values of a column; numbers, or texts, alone are compared as they are, which takes a fifth of the time."""
-    values: list[Any] = [one.get(column) if isinstance(one, dict) else None for _, one in numbered]
-    if set(map(type, values)) not in ({int}, {str}):
-        values = [_order(value) for value in values]
-    return [numbered[place] for place in sorted(range(len(values)), key=values.__getitem__, reverse=descending)]
+def _sorted(found: list[Any], places: Sequence[int], column: str, descending: bool) -> list[int]:
+    """Order rows by the values of a column: numbers, then texts, then rows without a value; backwards if `descending`."""
+    values: dict[int, Any] = {}
+    kinds: tuple[list[int], ...] = ([], [], [])
+    for place in places:
+        kind, values[place] = _order(one.get(column) if isinstance(one := found[place], dict) else None)
+        kinds[kind].append(place)
+    ordered = [sorted(kind, key=values.__getitem__, reverse=descending) for kind in kinds]
+    return [place for kind in (reversed(ordered) if descending else ordered) for place in kind]
 
 
 def _written(value: Any) -> str:
