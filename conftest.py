@@ -189,6 +189,19 @@ def run_in_shell(command: str, given: str | None = None) -> str:
     ).stdout
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to a whole run the examples that take seconds and whose contract quick tests show too."""
+    for item in items:
+        example = getattr(item, "example", None)
+        if isinstance(example, Example) and any(part in str(example.parsed) for part in SLOW_EXAMPLES):
+            item.add_marker(pytest.mark.slow)
+
+
+SLOW_EXAMPLES = ("with Sandbox(modules=[",)
+"""Parts of such examples: modules of others have their tests in tests/sandbox/language/test_further.py."""
+
+
 pytest_collect_file = Sybil(
     parsers=[
         PythonCodeBlockParser(doctest_optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE),

@@ -101,6 +101,7 @@ LONGEST = [
 TOGETHER = {
     "tests/gateway/": "programs",
     "tests/cli/test_door.py": "programs",
+    "tests/cli/test_gateway_verb.py": "programs",
     "tests/examples/": "programs",
     "tests/adapters/test_mcp_server.py": "programs",
     "docs/gateway.md": "programs",
@@ -110,12 +111,18 @@ TOGETHER = {
     "tests/sandbox/host/test_replies_bounds.py": "breakable",
     "tests/sandbox/test_wire.py": "breakable",
     "tests/sandbox/zygote/": "breakable",
+    "tests/adapters/test_adk_artifacts.py": "races",
+    "tests/chaos/": "races",
+    "tests/db/test_database.py": "races",
+    "tests/db/test_migrations.py": "races",
+    "tests/ingest/test_kept.py": "races",
+    "tests/ingest/test_replay.py": "races",
     "tests/stores/": "objects",
     "tests/artifacts/test_damage.py": "objects",
     "tests/statements/test_stores.py": "objects",
 }
 """Files of one worker, by what takes it seconds to start and is used by all of them: a process that programs are forked
-from, a sandbox that may be broken, an S3 server.
+from, a sandbox that may be broken, where the processes of races come from, an S3 server.
 """
 
 
@@ -140,13 +147,16 @@ LIBRARIES = (
 """What takes longest to compile of what tests import, in three parts that take about as long."""
 
 COMPILE_LIBRARIES = """
+import sys
 from byref_sandbox.code.libraries import LIBRARIES
 from byref_sandbox.language.policy import Language
 language = Language(())
-for library in LIBRARIES:
+for library in sys.argv[1:] or LIBRARIES:
     language.learn(library)
 """
-"""Loads those of `byref[science]` as sandboxes do."""
+"""Loads those of `byref[science]` as sandboxes do, or some of them."""
+QUICK_LIBRARIES = ("scipy", "sklearn", "networkx")
+"""Those that sandboxes load in a quick run."""
 
 
 def compile_libraries(config: pytest.Config) -> None:
@@ -155,10 +165,11 @@ def compile_libraries(config: pytest.Config) -> None:
     No process of a sandbox may write what it has compiled: each sandbox whose code names a library would compile it again, which
     takes up to eight seconds.
     """
-    found = importlib.util.find_spec("sympy")
+    libraries = QUICK_LIBRARIES if config.getoption("markexpr") == "not slow" else ()
+    found = importlib.util.find_spec("sklearn" if libraries else "sympy")
     if found is not None and found.cached and not Path(found.cached).exists():
         compiling = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", COMPILE_LIBRARIES], stderr=subprocess.DEVNULL
+            [sys.executable, "-W", "ignore", "-c", COMPILE_LIBRARIES, *libraries], stderr=subprocess.DEVNULL
         )
         config.add_cleanup(compiling.wait)
 

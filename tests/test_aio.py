@@ -352,6 +352,7 @@ class TestCancelling:
 
         asyncio.run(work())
 
+    @pytest.mark.slow
     def test_a_timeout(self, sqlite_url: str, sandbox: Sandbox) -> None:
         async def work() -> None:
             async with opened(sqlite_url, sandbox) as engine:
@@ -368,6 +369,7 @@ class TestCancelling:
 
 
 class TestTheLoop:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("kind", "share"),
         [("JSON text", "0.2"), *(pytest.param(kind, "1", marks=pytest.mark.slow) for kind in OUTPUTS)],

@@ -129,6 +129,7 @@ class TestTransactions:
         asyncio.run(work())
         assert kept(url) == ([], [])
 
+    @pytest.mark.slow
     def test_a_connection(self, host_url: str, url: str, sandbox: Sandbox) -> None:
         async def work(end: Callable[[AsyncConnection], Awaitable[None]]) -> None:
             host_engine: HostEngine = create_async_engine(host_url)
@@ -189,6 +190,7 @@ class TestTransactions:
         asyncio.run(work())
         assert kept(url) == ([], ["one", "two"])
 
+    @pytest.mark.slow
     def test_calls_at_once_in_one_transaction_take_turns(self, host_url: str, url: str, sandbox: Sandbox) -> None:
         async def work() -> None:
             async with both(host_url, url, sandbox) as (engine, make_session), make_session() as host:

@@ -336,6 +336,7 @@ def page_of(texts: dict[str, list[Told]]) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_the_page_shows_every_text_with_its_tokens(texts: dict[str, list[Told]]) -> None:
     assert page_of(texts) == external_file("../docs/texts.md", format=".txt")
 

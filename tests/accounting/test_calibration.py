@@ -57,6 +57,7 @@ def test_rounding_is_up_and_by_less_than_one(now: Standing, tokens: int) -> None
     assert now.expected(tokens) <= now.expected(tokens + 1)
 
 
+@pytest.mark.slow
 @given(standings(), st.lists(st.tuples(st.integers(0, 50_000), st.integers(-1_000, 200_000)), max_size=8))
 def test_the_factor_stays_between_a_half_and_three(now: Standing, seen: list[tuple[int, int]]) -> None:
     for settled, growth in seen:

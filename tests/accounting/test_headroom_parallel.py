@@ -80,6 +80,7 @@ def check(session: Session) -> list[Entry]:
     return judged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "growth", [3_001, *(pytest.param(growth, marks=pytest.mark.slow) for growth in (2_000, 1_403))]
 )
@@ -130,6 +131,7 @@ def test_usage_and_compactions_between_parallel_calls(shared: Engine) -> None:
     check(session)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True)
 def test_sixteen_threads_bring_the_same_output(shared: Engine) -> None:
     session = begun(shared, 3_000)

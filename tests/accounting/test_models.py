@@ -242,6 +242,7 @@ assert "genai_prices" in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_no_lookup_touches_the_network():
     code = """
 import socket

@@ -84,6 +84,7 @@ def refuse() -> dict[str, Any]:
     return {"error": "not today"}
 
 
+@pytest.mark.slow
 def test_a_conversation_goes_on_in_a_new_process_with_its_events(sqlite_url: str, tmp_path: Any) -> None:
     stored = f"sqlite+aiosqlite:///{tmp_path / 'events.db'}"
 

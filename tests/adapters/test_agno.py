@@ -122,6 +122,7 @@ def test_a_tool_that_stops_the_agent_still_does(engine: Engine, tenant: str, mod
     assert isinstance(agent.model, Scripted) and len(agent.model.requests) == 1
 
 
+@pytest.mark.slow
 def test_whoever_names_anothers_session_does_not_open_it(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """Without `tenant=` the users keep sessions apart that Agno itself tells apart."""
     look = [("code_interpreter", {"code": "orders[0]['total']"})]

@@ -34,9 +34,9 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """Two worker processes."""
-    with a_cluster() as cluster:
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """Two worker processes; one in a quick run, which takes no test of where sessions go: each starts sandboxes of its own."""
+    with a_cluster(1 if request.config.getoption("markexpr") == "not slow" else 2) as cluster:
         yield cluster
 
 
@@ -225,6 +225,7 @@ def test_sessions_of_others_are_other_processes(cluster: LocalCluster, interpret
         assert reads == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_session_stays_on_its_worker(client: Client, interpreter: DaskInterpreter) -> None:
     before = settled(lambda: sandboxes(pids(client)))
     for _ in range(6):

@@ -579,7 +579,7 @@ def pay(order: int) -> int:
 paid: list[int] = []
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", [pytest.param("sync", marks=pytest.mark.slow), "async"])
 def test_a_call_in_code_about_which_the_agent_asks_interrupts_the_graph(engine: Engine, tenant: str, mode: str) -> None:
     paid.clear()
     model = scripted([call("code_interpreter", code=PAY)], "Done.")

@@ -22,6 +22,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
 from pydantic import BaseModel
+from sampled import sampled
 
 from byref import Engine, Policy
 from byref.adapters.langchain import ByrefMiddleware
@@ -127,7 +128,7 @@ FETCHING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", sampled(MODES, 2))
 @pytest.mark.parametrize("kind", FETCHING)
 def test_rows_that_json_has_no_form_for_are_data(engine: Engine, tenant: str, kind: str, mode: str) -> None:
     made = FETCHING[kind]()
@@ -143,7 +144,7 @@ def test_rows_that_json_has_no_form_for_are_data(engine: Engine, tenant: str, ki
     assert getattr(made, "count", 1) == 1  # run once, on the tool itself and not on a copy
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", sampled(MODES, 2))
 @pytest.mark.parametrize(
     "value", [rows(2), {AT}, Order(id=1, at=AT), b"\x00\x01", (1, "a"), None, 7, {"a": float("nan")}]
 )

@@ -474,6 +474,7 @@ URIS = [
 ]
 
 
+@pytest.mark.slow
 def test_hostile_requests_are_answered_and_the_next_one_is_too(tmp_path: Path) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("no_such_tool", {}),
@@ -571,6 +572,7 @@ def messages(response: httpx2.Response) -> list[dict[str, Any]]:
 # Over HTTP
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [pytest.param("auto", marks=pytest.mark.slow), "legacy"])
 def test_clients_without_a_header_have_sessions_of_their_own(alone: Served, mode: str) -> None:
     async def main() -> None:
@@ -784,6 +786,7 @@ def test_a_listener_hears_of_its_own_session_alone(alone: Served) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_cancelled_call_ends_and_the_session_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter, "HEARTBEAT_SECONDS", 0.1)
     monkeypatch.setattr(byref.engine, "Sandbox", Sandbox)  # its own, which ends with the engine, and with it the run

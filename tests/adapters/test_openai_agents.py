@@ -274,6 +274,7 @@ engine.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.quick_on("postgresql", "where writers do not take turns by themselves")
 def test_many_processes_append_and_nothing_is_lost(shared_url: str, race: Callable[..., list[str]]) -> None:
     race(3, WRITER, shared_url)

@@ -148,6 +148,7 @@ def test_files_are_the_very_files_and_what_is_beside_them_is_gated(engine: Engin
     assert kinds >= {"json", "text"}
 
 
+@pytest.mark.slow
 def test_a_history_opens_no_session_of_another_tenant(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever writes a message history names its conversation: the tenant says whose it is, or a warning that nothing does."""
     looks = [call("code_interpreter", "call_1", code="len(orders)")]

@@ -146,6 +146,7 @@ def test_namespaces_share_the_data_and_see_their_own(storage: ByrefStorage) -> N
     assert run(storage.list("")) == []
 
 
+@pytest.mark.slow
 def test_strands_gives_a_namespace_to_what_has_none(engine: Engine) -> None:
     with_one, without = ByrefStorage(engine).namespace("mine"), ByrefStorage(engine)
     for storage in (with_one, without):
@@ -215,6 +216,7 @@ def test_what_byref_cannot_do_is_a_storage_error(
         storage.clear()
 
 
+@pytest.mark.slow
 def test_a_value_is_there_while_it_is_overwritten(tmp_path: Path) -> None:
     with Engine(f"sqlite:///{tmp_path / 'a.db'}") as engine, ThreadPoolExecutor(3) as pool:
         storage = ByrefStorage(engine)

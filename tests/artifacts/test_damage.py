@@ -402,6 +402,7 @@ def test_what_is_lost_is_an_error_and_comes_back(stored: Stored, names: tuple[st
     assert stored.problems(deep=True) == ()
 
 
+@pytest.mark.slow
 def test_a_frame_in_another_place_is_no_answer(stored: Stored) -> None:
     """Its bytes are whole, but what the row says of them is not what was stored."""
     assert wrong_answers(stored) == ([], [])
@@ -478,6 +479,7 @@ def test_what_has_no_checksums_and_cannot_get_them_is_compared_once(stored: Stor
             each.read()
 
 
+@pytest.mark.slow
 def test_what_a_warm_process_holds_is_what_was_stored(stored: Stored) -> None:
     """It was read before the damage, or it is not there: a run that failed leaves nothing of it."""
     program, session = "[len(get_users), get_users[-1], int(df(get_users).id.sum())]", stored.session
@@ -509,6 +511,7 @@ def test_a_name_whose_data_is_damaged_is_there_for_code(stored: Stored) -> None:
     assert session.call("artifact_jq", count).content == "2001"
 
 
+@pytest.mark.slow
 def test_a_damaged_image_is_told_wherever_it_is_shown(stored: Stored) -> None:
     session = stored.session
     program = {"code": "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n'drawn'"}

@@ -297,6 +297,7 @@ def test_tombstones_expire_and_are_bounded(own: Engine, monkeypatch: pytest.Monk
     assert count(own, TombstoneRow) == 0
 
 
+@pytest.mark.slow
 def test_a_sweep_expires_any_number_of_any_sessions(own: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "EXPIRED_AT_ONCE", 5)
     for name in ("a", "b", "c"):

@@ -374,6 +374,7 @@ def test_columns_and_numbers_hold_where_lines_end_in_two_characters():
 WORDS = sorted({hashlib.blake2b(b"%d" % i).hexdigest()[: 6 + i % 7] for i in range(10_000)}, key=lambda w: w[::-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["{}", r"\b(?:{})\b", "(?i){}", "x({})"])
 @pytest.mark.parametrize("ignore_case", [False, True])
 def test_ten_thousand_alternatives_are_searched_for(form, ignore_case):
@@ -386,6 +387,7 @@ def test_ten_thousand_alternatives_are_searched_for(form, ignore_case):
     assert marked(result) == numbers.get(form, [100_002])
 
 
+@pytest.mark.slow
 def test_ten_thousand_alternatives_stop_in_time():
     text = "".join(hashlib.blake2b(b"%d" % i).hexdigest()[:99] + "\n" for i in range(200_000))
     start = time.perf_counter()

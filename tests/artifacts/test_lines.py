@@ -171,6 +171,7 @@ def test_only_the_frames_that_are_needed_are_read():
     assert contents(deep) == ["x" * 11, "last"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([b"", b"a", b"longer", b"\r"]), max_size=30), st.integers(0, 32), st.integers(1, 9))
 @settings(max_examples=300)
 def test_where_a_line_begins(rows: list[bytes], feeds: int, stride: int) -> None:

@@ -149,6 +149,7 @@ def test_a_file_is_whole_or_as_it_was(engine: Engine, session: Session, tmp_path
     assert path.read_text() == "before"
 
 
+@pytest.mark.slow
 def test_exporting_takes_no_memory_of_the_artifacts_size(session: Session, tmp_path: Path) -> None:
     artifact = session.store_artifact(os.urandom(30_000_000).hex())
     gc.collect()
@@ -195,6 +196,7 @@ def test_deleting_takes_tombstones_and_kept_artifacts_along(own: Engine) -> None
     assert sum(rows(own, "t2").values()) == 4
 
 
+@pytest.mark.slow
 def test_a_sqlite_file_shrinks_by_what_a_sweep_took(sqlite_url: str, sandbox: Sandbox) -> None:
     path = Path(sqlite_url.removeprefix("sqlite:///"))
     with Engine(sqlite_url, interpreter=sandbox) as engine:

@@ -59,6 +59,7 @@ USES: dict[str, Callable[[Session, Any], object]] = {
 }
 
 
+@pytest.mark.slow
 def test_what_is_used_lives_while_another_process_sweeps(shared_url: str, sandbox: Sandbox) -> None:
     statements: list[str] = []
     with Engine(shared_url, interpreter=sandbox) as engine, Engine(shared_url, interpreter=sandbox) as other:

@@ -91,6 +91,7 @@ def test_any_text_becomes_a_free_identifier(text: str) -> None:
     assert not name.startswith("_")
 
 
+@pytest.mark.slow
 def test_names_that_the_sandbox_binds_are_all_kept_free(sandbox: Sandbox) -> None:
     usual = {name for name in sys.stdlib_module_names if not name.startswith("_")} | {
         "np",

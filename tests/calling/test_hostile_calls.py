@@ -317,6 +317,7 @@ ODD: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.slow
 def test_results_that_are_no_data_are_errors_in_code(local: Engine, tenant: str) -> None:
     what: list[Callable[[], Any]] = [object]
     session = local.session("chat", tenant=tenant, functions=[Function("odd", lambda: what[0](), timeout=5)])
@@ -354,6 +355,7 @@ RAISED: dict[str, Callable[[], BaseException]] = {
 }
 
 
+@pytest.mark.slow
 def test_whatever_a_function_raises_is_an_error_that_code_can_catch(local: Engine, tenant: str) -> None:
     what: list[Callable[[], BaseException]] = [ValueError]
 

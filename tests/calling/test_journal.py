@@ -322,7 +322,7 @@ def killer(sandbox: Sandbox) -> Callable[[], None]:
 
 
 @journaled
-@pytest.mark.parametrize("call", ["c1", None])
+@pytest.mark.parametrize("call", ["c1", pytest.param(None, marks=pytest.mark.slow)])
 def test_code_whose_sandbox_is_killed_goes_on_as_long_as_more_calls_are_answered(
     engine: Engine, tenant: str, sandbox: Sandbox, call: str | None
 ) -> None:
@@ -340,6 +340,7 @@ def test_code_whose_sandbox_is_killed_goes_on_as_long_as_more_calls_are_answered
     assert [entry.kind for entry in session.ledger()] == [*["call"] * 6, "reply"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["c1", None])
 def test_code_whose_sandbox_is_killed_in_vain_ends(
     engine: Engine, tenant: str, sandbox: Sandbox, call: str | None, monkeypatch: pytest.MonkeyPatch

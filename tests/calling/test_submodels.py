@@ -114,7 +114,7 @@ def test_a_remembered_answer_expires_and_is_swept(engine: Engine, tenant: str) -
 
 
 @reserved
-@pytest.mark.parametrize("added", [0, 300])
+@pytest.mark.parametrize("added", [pytest.param(0, marks=pytest.mark.slow), 300])
 def test_a_budget_is_never_exceeded_by_parallel_calls_of_two_engines(
     engine: Engine, sandbox: Sandbox, tenant: str, added: int
 ) -> None:

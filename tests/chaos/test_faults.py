@@ -57,6 +57,7 @@ def test_small_outputs_at_once_are_exact(sqlite_url: str) -> None:
     assert sum(map(len, given.values())) == 2 * faults_many.BATCH
 
 
+@pytest.mark.slow
 def test_clocks_that_jump_lose_nothing(sqlite_url: str) -> None:
     report = Report("clock", {"acts": 0, "jumps": 0, "swept": 0, "refused": 0})
     faults_clock._jump(report, sqlite_url, None, 1.0, 1)

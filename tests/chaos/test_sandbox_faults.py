@@ -91,6 +91,7 @@ with ours:
 """
 
 
+@pytest.mark.slow
 def test_a_host_without_descriptors_is_told_and_keeps_those_it_has(race: Callable[..., list[str]]) -> None:
     """In a process of its own: other tests leave no row of free descriptors, and threads that would open some."""
     faults = race(1, WITHOUT_DESCRIPTORS)[0].splitlines()

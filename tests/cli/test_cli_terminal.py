@@ -128,6 +128,7 @@ VERBS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_json", [False, True])
 def test_nothing_steers_a_terminal(
     folder: Path, monkeypatch: pytest.MonkeyPatch, as_json: bool, sandbox: Sandbox, shared_sandbox: None

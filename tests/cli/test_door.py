@@ -559,6 +559,7 @@ def test_one_tenant_leaves_the_others_their_sessions(tmp_path: Path, monkeypatch
     run("mcp", tmp_path, work, tokens=THREE)
 
 
+@pytest.mark.slow
 def test_one_tenant_leaves_the_others_their_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_server, "MAX_CONVERSATIONS", 6)
 

@@ -54,6 +54,7 @@ def test_a_hosts_logging_is_left_as_it_was(run: Run, caplog: pytest.LogCaptureFi
     assert any("is unknown" in message for message in caplog.messages)
 
 
+@pytest.mark.slow
 def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
     # Whoever runs the tests may ignore interrupts, as a shell does for what it runs in the background.
     heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)

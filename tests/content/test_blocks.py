@@ -283,6 +283,7 @@ def test_errors_are_cut_in_their_blocks(counted: Opener) -> None:
     assert result.is_error
 
 
+@pytest.mark.slow
 def test_the_whole_envelope_has_one_budget(chat: Session) -> None:
     blocks = [{"type": "text", "text": json.dumps(records(400 + i))} for i in range(100)]
     result = chat.process(blocks, tool="t")

@@ -67,6 +67,7 @@ def test_any_number_of_blocks_is_bounded(counted: Opener, knobs: Any) -> None:
     assert result.tokens <= 7_000 + 2_700
 
 
+@pytest.mark.slow
 def test_any_number_of_blocks_is_bounded_while_the_database_is_away(
     local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def test_long_json_that_is_not_ascii_has_its_text_at_once() -> None:
     assert type(block) is not Written and block.size == len(block.text.encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, frames.FRAME_BYTES, 3 * frames.FRAME_BYTES + 5, 30 * frames.FRAME_BYTES])
 def test_frames_that_are_compressed_ahead_are_those_of_a_cut(size: int) -> None:
     data = b"".join(b"line %d of many\n" % n for n in range(size // 14 + 1))[:size]

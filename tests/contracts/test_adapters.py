@@ -42,6 +42,8 @@ MODES = [
 """Every way in which a driver holds a talk."""
 TWICE = {f"{name}-async" for name in AGENTS if f"{name}-sync" in MODES}
 """Those in which a quick run calls tools from code, as it does in the others, but does not hold a talk of a big output."""
+CROWDED = {"strands", "langchain", "openai_agents"}
+"""Those whose conversations a quick run has at once; of the others it has many, one after another."""
 
 IDS = {"$var": "orders", "jq": "map(.id)"}
 
@@ -403,7 +405,9 @@ def test_a_conversation_that_a_tool_ends_is_answered_to_the_end(make: Callable[.
 # Whose it is
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in CROWDED else pytest.mark.slow) for name in AGENTS]
+)
 @pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_crowd_of_conversations_keeps_apart(make: Callable[..., Driver], name: str, many: int) -> None:
     by = make(name)
@@ -429,7 +433,9 @@ def test_a_crowd_of_conversations_keeps_apart(make: Callable[..., Driver], name:
     )
 
 
-@pytest.mark.parametrize("name", DRIVERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in CROWDED else []) for name in DRIVERS]
+)
 def test_names_that_look_alike_are_conversations_of_their_own(
     make: Callable[..., Driver], engine: Engine, name: str
 ) -> None:

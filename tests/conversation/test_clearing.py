@@ -129,6 +129,7 @@ def test_a_deletion_is_many_short_transactions(own: Engine, monkeypatch: pytest.
     assert left(own, "acme") == {}
 
 
+@pytest.mark.slow
 def test_the_frames_of_a_large_blob_go_a_few_at_a_time(own: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     session = own.session("chat", tenant="acme")
     artifact = session.store_artifact("".join(f"{i} {i * 7919 % 100_003}\n" for i in range(900_000)))
@@ -157,6 +158,7 @@ def expired(engine: Engine, session: Session, count: int) -> None:
     engine.database.write(lambda c: c.execute(update(ArtifactRow).where(ArtifactRow.session_id == row).values(gone)))
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_past_sessions_that_somebody_holds(
     postgres_url: str, shared_sandbox: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +219,7 @@ def test_the_name_of_a_deleted_session_is_no_id_of_a_hosts(own: Engine, monkeypa
     assert len(name) <= SessionRow.__table__.c.name.type.length
 
 
+@pytest.mark.slow
 def test_what_is_being_deleted_does_not_come_back_with_older_tables(
     own: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -294,6 +294,7 @@ def test_what_was_staged_and_never_committed_is_swept_after_its_grace(own: Engin
     assert counts(own) == live
 
 
+@pytest.mark.slow
 def test_a_sweep_takes_any_number(own: Engine) -> None:
     for i in range(blobs.SWEEP_BLOBS * 2 + 5):
         own.database.write(lambda c, i=i: blobs.stage(c, "t", i.to_bytes(32, "big"), 0, 0))

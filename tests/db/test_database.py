@@ -464,6 +464,7 @@ class TestPrepare:
         with pytest.raises(StorageFailure, match=r"readonly database \(make the file and its folder writable\)"):
             database.write(add_session)
 
+    @pytest.mark.slow
     def test_a_file_of_somebody_else(self) -> None:
         script = """
 import os, sys
@@ -573,6 +574,7 @@ if database.engine is given:
     ) -> None:
         assert race(1, self.SCRIPT, shared_url, given) == ["0 child parent"]
 
+    @pytest.mark.slow
     def test_a_memory_is_copied(self, race: Callable[..., list[str]]) -> None:
         assert race(1, self.SCRIPT, "sqlite:///:memory:", "url") == ["0 parent"]
 

@@ -63,6 +63,7 @@ def test_what_the_benchmark_fills_is_whole(filled: tuple[byref.Engine, byref.Ses
     assert min(engine._database.read(kept)) > 600
 
 
+@pytest.mark.slow
 def test_sums_that_are_wrong_are_found(filled: tuple[byref.Engine, byref.Session, byref.Session]) -> None:
     engine, small, _ = filled
     with engine._database.engine.begin() as connection:
@@ -87,6 +88,7 @@ def test_sums_that_are_wrong_are_found(filled: tuple[byref.Engine, byref.Session
                 connection.execute(update(SessionRow).where(SessionRow.id == one["id"]).values(back))
 
 
+@pytest.mark.slow
 def test_pages_of_conversations_and_tenants_are_the_whole(
     filled: tuple[byref.Engine, byref.Session, byref.Session],
 ) -> None:
@@ -114,6 +116,7 @@ def test_pages_of_conversations_and_tenants_are_the_whole(
     assert [(one.sessions, one.input_tokens) for one in engine.tenants(after="default", limit=1)] == [(FEW, 9 * FEW)]
 
 
+@pytest.mark.slow
 def test_a_list_by_a_prefix_is_whole(filled: tuple[byref.Engine, byref.Session, byref.Session]) -> None:
     """Whether few begin with it, which come by age, or many, which come by name."""
     _, small, large = filled
@@ -136,6 +139,7 @@ def test_a_list_by_a_prefix_is_whole(filled: tuple[byref.Engine, byref.Session, 
     assert beyond.is_error and "is not in the list by prefix='report'" in beyond.text
 
 
+@pytest.mark.slow
 def test_a_quota_that_is_reached_is_counted_once(
     filled: tuple[byref.Engine, byref.Session, byref.Session],
 ) -> None:

@@ -155,6 +155,7 @@ def test_tables_that_another_process_makes_between_two_looks_are_found(
     database.close()
 
 
+@pytest.mark.slow
 def test_threads_may_migrate_several_databases_at_once(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -545,6 +546,7 @@ class TestCommandLine:
         assert down.returncode == 0, down.stderr
         assert db.current(empty_url) is None
 
+    @pytest.mark.slow
     def test_offline(self, tmp_path: Path, empty_postgres_url: str) -> None:
         given = self.alembic("-x", "url=sqlite://", "upgrade", "head", "--sql")
         assert given.returncode == 0, given.stderr
@@ -563,6 +565,7 @@ class TestCommandLine:
         db.check(engine, schema="agent")
         engine.dispose()
 
+    @pytest.mark.slow
     def test_it_asks_which_database(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name != "BYREF_DB"}
         done = subprocess.run(
@@ -591,6 +594,7 @@ def test_a_package_finds_its_scripts_inside_itself(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_alembic_is_imported_only_to_migrate(sqlite_url: str) -> None:
     script = (
         "import sys; from byref.db.database import Database\n"

@@ -161,6 +161,7 @@ def test_a_bomb_is_an_error_of_its_call(place: Place, web: str) -> None:
     assert "panicked" not in place.errors()
 
 
+@pytest.mark.slow
 def test_what_is_too_long_for_http_is_an_error(place: Place, web: str) -> None:
     port = free_port()
     words = ("--config", place.write({"web": {"type": "http", "url": web}}))

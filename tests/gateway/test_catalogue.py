@@ -257,6 +257,7 @@ def test_a_name_stays_whatever_others_list_later(fair: tuple[Held, Heard, Place]
         held.call("far-off__alone")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slow", ["bank", pytest.param("evil", marks=pytest.mark.slow)])
 def test_who_has_a_name_does_not_depend_on_who_starts_faster(
     place: Place,
@@ -306,6 +307,7 @@ def test_nor_on_who_is_not_there_when_the_client_asks_for_the_list(
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_not_spoken_for(place: Place, liars: Liars) -> None:
     liars.lists("bank", resources=[RESOURCE], templates=[{"uriTemplate": "bank://{id}", "name": "account"}])
     liars.lists("evil", resources=[RESOURCE], templates=[{"uriTemplate": "bank://{id}", "name": "account"}])

@@ -349,6 +349,7 @@ def test_every_result_is_in_the_ledger(two: Two) -> None:
     assert soon(lambda: tool in outputs())
 
 
+@pytest.mark.slow
 def test_what_tools_have_returned_is_their_output_schema_in_later_conversations(place: Place) -> None:
     """Where their servers do not say it. It stays the same within a conversation, and the client's check refuses no result.
 

@@ -94,6 +94,7 @@ class Patient(Heard):
         return await super().elicitation(context, params)
 
 
+@pytest.mark.slow
 def test_a_question_is_of_the_call_on_whose_stream_it_comes(addresses: Addresses) -> None:
     """It does not end with a newer call, which has nothing to do with it."""
     heard = Patient()
@@ -110,6 +111,7 @@ def test_a_question_is_of_the_call_on_whose_stream_it_comes(addresses: Addresses
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_clients_have_conversations_of_their_own(addresses: Addresses) -> None:
     async def work() -> None:
         async with (
@@ -145,6 +147,7 @@ def test_nobody_comes_in_without_a_token(addresses: Addresses) -> None:
     assert answer.status_code == 401
 
 
+@pytest.mark.slow
 def test_the_servers_of_a_client_end_with_its_connection(addresses: Addresses) -> None:
     async def work() -> None:
         addresses.place.notes.write_text("")
@@ -230,6 +233,7 @@ def test_a_sessions_name_that_is_none_is_refused_with_the_cause(addresses: Addre
     assert "x-byref-session" in message and "512 bytes" in message
 
 
+@pytest.mark.slow
 def test_a_body_may_have_64_mb(addresses: Addresses) -> None:
     refused = posted(addresses, b" " * ((64 << 20) + 1))
     assert refused.status_code == 413
@@ -238,6 +242,7 @@ def test_a_body_may_have_64_mb(addresses: Addresses) -> None:
     assert posted(addresses, b" " * (5 << 20) + json.dumps(HELLO).encode()).status_code == 200
 
 
+@pytest.mark.slow
 def test_preflights_of_pages_of_this_machine_are_answered(addresses: Addresses) -> None:
     asked = {"access-control-request-method": "POST", "access-control-request-headers": "mcp-session-id,authorization"}
     for origin, status in (

@@ -137,6 +137,7 @@ def test_servers_with_certificates_that_are_none_are_refused_in_words(
     asyncio.run(work())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["mcp", pytest.param("gateway", marks=pytest.mark.slow)])
 def test_behind_a_proxy_that_ends_tls(place: Place, shop: int, verb: str) -> None:
     known = Authority.made(place.folder, "known")

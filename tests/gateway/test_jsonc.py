@@ -28,6 +28,7 @@ def test_comments_and_last_commas_are_passed_over(tmp_path: Path) -> None:
         read_config(path)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.text(st.characters(codec="utf-8")) | st.integers() | st.none(),

@@ -124,6 +124,7 @@ def test_a_tools_own_limit_holds_below_the_floor(engine: Engine) -> None:
     assert "art_" in answer(engine, raw, limit)["content"][0]["text"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(), pytest.param(("--context-window", "1000000"), marks=pytest.mark.slow)])
 def test_a_long_text_does_not_reach_the_client_whole(place: Place, words: tuple[str, ...]) -> None:
     config = place.write({"north": place.shop("north")})

@@ -177,6 +177,7 @@ def test_a_server_at_an_address_tells_of_changes_as_servers_of_2026_do(asking: A
             assert "new_one" in asking.held.run(told)
 
 
+@pytest.mark.slow
 def test_an_old_client_subscribes_at_a_server_without_a_handshake(place: Place) -> None:
     config = place.write({"modern": {"command": sys.executable, "args": [RAW, "modern"]}})
 
@@ -220,6 +221,7 @@ async def answered(client: Client, tool: str) -> str:
     return text_of(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "behaviour",
     [
@@ -258,6 +260,7 @@ def test_a_server_of_the_handshake_alone_is_left_in_peace(place: Place, behaviou
     assert notes.count("discover") == 1 and notes.count("initialize") == 1 and notes.count("call") == 2
 
 
+@pytest.mark.slow
 def test_who_gives_up_waiting_for_a_second_connection_gets_it_the_next_time(place: Place) -> None:
     config = place.write({"eras": asker(place)})
 
@@ -272,6 +275,7 @@ def test_who_gives_up_waiting_for_a_second_connection_gets_it_the_next_time(plac
     assert place.notes.read_text().count(" started") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_client_that_cannot_answer_is_not_asked(place: Place, mode: str) -> None:
     config = place.write({"eras": asker(place)})

@@ -262,6 +262,7 @@ class EachCharacter:
         return len(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counter", [CharCounter(), EachCharacter()])
 def test_no_reminder_passes_its_bound(sandbox: Sandbox, counter: Any) -> None:
     with Engine("sqlite://", interpreter=sandbox, counter=counter) as engine:

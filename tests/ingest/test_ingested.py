@@ -440,6 +440,7 @@ def test_lone_surrogates_in_a_text_stream(session: Session) -> None:
     assert session.store_artifact(pieces("caf\udce9 " * 40_000)).value == "caf\udce9 " * 40_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
 def test_tiny_pieces_cost_nothing(chat: Session, size: int) -> None:
     content = "abc\n" * 25_000
@@ -484,6 +485,7 @@ def test_the_same_upload_again_leaves_no_copy(engine: Engine, tenant: str) -> No
     assert (len(session.artifacts()), blobs(engine, tenant)) == (4, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["[2024-01-01] INFO started\n" * 50_000, '{"a": 1}\n' * 60_000, "[[" * 50_000])
 def test_what_only_looks_like_json_is_a_text_file(tmp_path: Path, sandbox: Sandbox, content: str) -> None:
     with Engine("sqlite:///:memory:", blobs=FileStore(tmp_path / "b"), interpreter=sandbox) as engine:

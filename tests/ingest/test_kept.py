@@ -298,6 +298,7 @@ def test_a_database_that_fails_amid_it_leaves_nothing_half_written(shared_url: s
     check_invariants(shared_url)
 
 
+@pytest.mark.slow
 def test_the_hundredth_call_of_a_tool_has_the_hundredth_name(local: Engine, tenant: str) -> None:
     session = local.session("many", tenant=tenant, model="claude-sonnet-5")
     made = [session.process(f"{number}: {TEXT}", tool="read").variables[0].name for number in range(1, 101)]

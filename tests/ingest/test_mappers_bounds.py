@@ -270,6 +270,7 @@ def ends(scope: Scope, cases: list[tuple[str, Any]], *, may_succeed: bool = Fals
     assert stood_still[0] < 2
 
 
+@pytest.mark.slow
 def test_what_data_sizes_ends_in_words(scope: Scope) -> None:
     ends(scope, [SIZED[at] for at in (1, 3, 4, 6, 10, 11, 18, 21, 23, 24, 27, 31)])
     ends(scope, ENDLESS[0:1] + ENDLESS[5:6], seconds=0.2)
@@ -385,6 +386,7 @@ JQ_ENDLESS: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_jq_over_hostile_data(scope: Scope) -> None:
     limits = {"run_seconds": 2, "run_cpu_seconds": 2, "run_memory_bytes": 96 << 20, "max_artifact_bytes": 8 << 20}
     assert apply(scope, ToolPolicy(mapper="1 + 1"), {}) == 2

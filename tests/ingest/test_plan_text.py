@@ -188,6 +188,7 @@ def test_text_that_has_expired_is_stored_again(exact: Engine, tenant: str) -> No
     assert again.step != first.step and again.artifacts[0].value == prose(60_000)
 
 
+@pytest.mark.slow
 def test_a_store_of_objects_keeps_it(tmp_path: Any, sandbox: Any) -> None:
     with Engine(f"sqlite:///{tmp_path}/byref.db", blobs=FileStore(tmp_path / "blobs"), interpreter=sandbox) as engine:
         session = engine.session("s", context_window=200_000)
@@ -224,7 +225,9 @@ def nested(levels: int, leaf: Any, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["objects", "arrays"])
-@pytest.mark.parametrize("levels", [248, 250, pytest.param(900, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "levels", [pytest.param(248, marks=pytest.mark.slow), 250, pytest.param(900, marks=pytest.mark.slow)]
+)
 def test_deep_json_is_structured_and_says_where_it_was_cut(chat: Session, levels: int, kind: str) -> None:
     text = nested(levels, records(600), kind)
     for output in (text, text.encode(), io.BytesIO(text.encode()), [{"type": "text", "text": text}], json.loads(text)):
@@ -252,6 +255,7 @@ def test_deep_json_beside_much_else_is_described_around_it(chat: Session) -> Non
     assert envelope["schema"].startswith("{rows:[3,000 of {") and "tree:" in envelope["schema"]
 
 
+@pytest.mark.slow
 def test_a_large_stream_that_nests_deeply_is_structured(chat: Session) -> None:
     text = nested(400, records(200_000), "objects").encode()
     assert len(text) > 8 << 20

@@ -182,6 +182,7 @@ def test_a_function_that_changes_what_it_is_given_is_seen(given: Session) -> Non
     assert given.run("[len(rows), len(users)]").value == [10, 3000]
 
 
+@pytest.mark.slow
 def test_the_database_is_sound(tmp_path: Path, sandbox: Sandbox) -> None:
     url = f"sqlite:///{tmp_path}/aliases.db"
     with Engine(url, interpreter=sandbox) as engine:

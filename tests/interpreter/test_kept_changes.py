@@ -75,6 +75,7 @@ def test_it_is_kept_and_said(everywhere: Session, sandbox: Sandbox) -> None:
     assert everywhere.run("[list(frame), d, L]").value == [["id"], {}, []]
 
 
+@pytest.mark.slow
 @pytest.mark.postgresql("equal bytes are found by a unique index")
 def test_what_is_unchanged_is_not_written_again(everywhere: Session, engine: Engine) -> None:
     everywhere.run("len(L)")  # the last value, `_`, has a row of its own
@@ -123,6 +124,7 @@ def test_a_stopped_run_says_what_is_as_before(given: Session) -> None:
     assert given.run("L").value == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_further_name_of_stored_data_becomes_a_value_of_its_own(everywhere: Session, sandbox: Sandbox) -> None:
     everywhere.run("rows = users\ntable = df('users')\npart = list_users['users']")
     content = ask(everywhere, "rows[0]['new'] = 1\ntable['new'] = 1\npart.reverse()\nlen(users)")
@@ -174,6 +176,7 @@ def test_what_is_not_changed_is_not_told(given: Session) -> None:
     assert ask(given, "df('L')['x'] = 1") == "[L: changed for this run only; the stored data is unchanged]"
 
 
+@pytest.mark.slow
 def test_another_engine_goes_on(tmp_path: Path, sandbox: Sandbox) -> None:
     url = f"sqlite:///{tmp_path}/changes.db"
     for number in range(3):
@@ -205,6 +208,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.slow
 def test_calls_are_to_values_what_one_program_is(chat: Session, sandbox: Sandbox) -> None:
     import pandas as pd
 

@@ -49,6 +49,7 @@ def test_the_reply_says_what_is_kept(session: Session) -> None:
     assert session.run(CHECK).value == FOUND
 
 
+@pytest.mark.slow
 def test_another_process_goes_on(tmp_path: Path, sandbox: Sandbox) -> None:
     """A new engine on the same database knows nothing of the first one's zygotes: a crash, an eviction, another machine."""
     url = f"sqlite:///{tmp_path}/state.db"

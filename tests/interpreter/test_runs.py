@@ -119,6 +119,7 @@ def test_a_big_value_becomes_a_variable(stocked: Session, code: str, check: str,
     assert ask(stocked, check) == str(100_000 if "'x'" in code else COUNT)
 
 
+@pytest.mark.slow
 def test_what_is_not_kept_is_said(stocked: Session) -> None:
     content = ask(stocked, "f = (i for i in [])\n" + "\n".join(f"n_{i} = {i}" for i in range(1_005)))
     assert "f (a generator: make a list of it)" in content
@@ -130,6 +131,7 @@ def test_what_is_not_kept_is_said(stocked: Session) -> None:
     assert "var_step_7 (no name to keep)" in ask(stocked, "var_step_7 = 1")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_kept_is_not_what_it_was(stocked: Session) -> None:
     ask(stocked, "x = 1\ny = 2\nz = 3\ndef f(): return 4")
     assert (
@@ -237,6 +239,7 @@ def test_limits_are_the_policys_and_readable(local: Engine, tenant: str, code: s
     assert ask(session, "1 + 1") == "2"
 
 
+@pytest.mark.slow
 def test_output_is_bounded(stocked: Session) -> None:
     for code in ("print('y' * 10**6)", "for i in range(10**5): print(i)", "for r in users: print(r)\nusers"):
         reply = stocked.call("code_interpreter", {"code": code})
@@ -270,6 +273,7 @@ def test_hostile_code_gets_a_reply(session: Session, code: str) -> None:
     assert ask(session, "1 + 1") == "2"
 
 
+@pytest.mark.slow
 @pytest.mark.postgresql("a statement takes only so many parameters")
 def test_more_names_than_a_statement_takes(stocked: Session) -> None:
     names = [
@@ -414,6 +418,7 @@ def test_what_is_cut_says_incomplete_and_how_to_go_on(stocked: Session) -> None:
     assert stocked.ledger()[-1].tokens <= Policy().reply_tokens
 
 
+@pytest.mark.slow
 def test_code_is_parsed_once_by_the_host(stocked: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many of its parts want to know what the code says; beside it the definitions of earlier code that it names."""
     double = "def double(n):\n    return 2 * n"
@@ -439,6 +444,7 @@ def test_code_is_parsed_once_by_the_host(stocked: Session, monkeypatch: pytest.M
         assert texts == ["1 +"], "of what cannot be parsed it is known, too"
 
 
+@pytest.mark.slow
 def test_names_for_hints_are_looked_up_where_an_error_may_want_them(
     stocked: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def test_images_count_as_they_cost(plain: Session, local: Engine, tenant: str) -
     assert 100 < ask(cheap, PLOT).tokens < 150
 
 
+@pytest.mark.slow
 def test_figures_without_room_are_named_and_can_be_seen_later(local: Engine, tenant: str) -> None:
     session = local.session("full", tenant=tenant, tools=TOOLS, context_window=20_000)
     session.record_usage({"input_tokens": 19_000, "output_tokens": 10})
@@ -123,6 +124,7 @@ def test_text_and_figures_come_together(plain: Session) -> None:
     assert lines[0].startswith("[plot_1: image png") and lines[1:3] == ["drawn", "42"]
 
 
+@pytest.mark.slow
 def test_too_many_figures_are_told(plain: Session) -> None:
     reply = ask(plain, "for i in range(12):\n    plt.figure()\n    plt.plot([i])")
     assert "[2 more figures were not drawn: put them into one with plt.subplots()]" in reply.text

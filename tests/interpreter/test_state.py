@@ -93,6 +93,7 @@ def test_names_that_stand_for_an_artifact_are_its_bytes_in_later_calls(session: 
     assert (outcome.error, outcome.value) == (None, [len(file.getvalue()), True, True, ["Sheet1"], [3_000, 2]])
 
 
+@pytest.mark.slow
 def test_another_engine_goes_on(tmp_path: Path, sandbox: Sandbox) -> None:
     url = f"sqlite:///{tmp_path}/state.db"
     for code, found in ((SETUP, None), (CHECK, FOUND), ("step(), len(a)", [3, 2])):
@@ -163,6 +164,7 @@ def test_why_something_is_lost_is_said_again(chat: Session) -> None:
     assert "was not kept" not in ask(chat, "lines")
 
 
+@pytest.mark.slow
 def test_another_version_takes_text_and_data(tmp_path: Path) -> None:
     """After an upgrade of Python or of a library, between two calls."""
     url = f"sqlite:///{tmp_path}/upgrade.db"

@@ -39,6 +39,7 @@ class C:
 """Classes with members that libraries have made."""
 
 
+@pytest.mark.slow
 def test_engines_at_once_lose_nothing(shared_url: str, sandbox: Sandbox) -> None:
     """Each binds names of its own and changes one that all have; none of it is lost without a word."""
     with Engine(shared_url, interpreter=sandbox) as first, Engine(shared_url, interpreter=sandbox) as second:
@@ -79,6 +80,7 @@ LOOK = "[f() is y['x'], x, sum(big), int(t.n.sum()), C().m()[0], D.made, _]"
 SEEN = "[true,[1],1799970000,4498500,8,3,7]"
 
 
+@pytest.mark.slow
 def test_flipped_bits_are_told(session: Session, engine: Engine, sandbox: Sandbox) -> None:
     """In any stored part: what code gives is right, or the reply says what is lost, or why a name is not there."""
     ask(session, FLIPPED)

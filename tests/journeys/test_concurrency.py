@@ -82,6 +82,7 @@ with Engine(sys.argv[1]) as engine:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True)
 def test_processes_share_conversations(shared_url: str, race: Callable[..., list[str]]) -> None:
     lines = [line.split() for printed in race(4, WORKS, shared_url) for line in printed.splitlines()]
@@ -96,6 +97,7 @@ def test_processes_share_conversations(shared_url: str, race: Callable[..., list
             assert steps == set(range(1, info.steps + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True)
 def test_deleting_while_others_write(shared_url: str, sandbox: Sandbox) -> None:
     with Engine(shared_url, interpreter=sandbox) as engine:

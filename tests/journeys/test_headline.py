@@ -61,7 +61,7 @@ def data(headline: ModuleType) -> dict[str, Any]:
     return headline.structures(FEW)
 
 
-@pytest.mark.parametrize("form", ["text", "objects"])
+@pytest.mark.parametrize("form", ["text", pytest.param("objects", marks=pytest.mark.slow)])
 def test_a_small_one_goes_the_same_way(headline: ModuleType, data: dict[str, Any], form: str, tmp_path: Path) -> None:
     text = orjson.dumps(data).decode()
     with byref.Engine(f"sqlite:///{tmp_path}/headline.db") as engine:

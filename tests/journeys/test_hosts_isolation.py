@@ -97,6 +97,7 @@ def tools(session: Session) -> list[str | None]:
 
 
 class TestIsolation:
+    @pytest.mark.slow
     @pytest.mark.parametrize("level", [pytest.param("READ COMMITTED", marks=pytest.mark.slow), *SNAPSHOTS])
     def test_every_level_takes_a_whole_turn(
         self, pg: Engine, pg_url: str, host_of: Callable[..., HostEngine], level: str
@@ -281,6 +282,7 @@ class TestOnAnEventLoop:
         asyncio.run(work())
         check_invariants(pg_url)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("driver", DRIVERS)
     def test_nested_savepoints(self, request: pytest.FixtureRequest, sandbox: Sandbox, driver: str) -> None:
         sync = with_users(request.getfixturevalue("sqlite_url" if driver == "aiosqlite" else "postgres_url"))

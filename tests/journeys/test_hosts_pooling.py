@@ -40,6 +40,7 @@ def forget(driver: Any, _record: object) -> None:
     driver.autocommit = False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["forgetting", pytest.param("fresh", marks=pytest.mark.slow)])
 def test_every_transaction_on_a_backend_that_knows_nothing(postgres_url: str, sandbox: Sandbox, pool: str) -> None:
     if pool == "fresh":

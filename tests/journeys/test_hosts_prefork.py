@@ -137,6 +137,7 @@ GUNICORN = ("gunicorn", "--preload", "--workers", "2", "--bind", "127.0.0.1:{por
 UVICORN = ("uvicorn", "--workers", "2", "--host", "127.0.0.1", "--port", "{port}", "app:asgi")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "database", "warm", "calls"),
     [

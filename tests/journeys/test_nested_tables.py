@@ -113,6 +113,7 @@ def test_a_table_is_a_name_everywhere(engine: Engine, tenant: str) -> None:
     checked(again)
 
 
+@pytest.mark.slow
 def test_an_output_in_a_store_has_them_too(tenant: str, sandbox: Sandbox) -> None:
     with Engine("sqlite:///:memory:", blobs=MemoryStore(), interpreter=sandbox) as engine:
         opened(engine, tenant).process(json.dumps(VALUE), tool="get_all")

@@ -83,6 +83,7 @@ def test_six_conversations_are_given_the_same_bytes(shared: Engine) -> None:
     assert {shared.session(f"s{i}").artifacts()[0].payload.blob_id for i in range(6)} == {artifact.payload.blob_id}
 
 
+@pytest.mark.slow
 @ON_POSTGRESQL
 def test_a_conversation_ends_while_others_begin_to_use_its_bytes(shared: Engine) -> None:
     for turn in range(4):

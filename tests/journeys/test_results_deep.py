@@ -48,6 +48,7 @@ def use(session: Session, nest: str, depth: int) -> None:
     session.reminder()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nest", ["both"])
 def test_no_depth_of_a_result_raises(chat: Session, nest: str) -> None:
     for depth in FEW:
@@ -67,6 +68,7 @@ def test_what_is_kept_is_as_deep_as_it_was(chat: Session) -> None:
     assert chat.run("depth = 0\nwhile y != 1: y = y[0]; depth += 1\ndepth").value == 400
 
 
+@pytest.mark.slow
 def test_an_asynchronous_session_tells_deep_results(sqlite_url: str, sandbox: Sandbox) -> None:
     async def work() -> None:
         async with AsyncEngine(sqlite_url, interpreter=sandbox) as engine:

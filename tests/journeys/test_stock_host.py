@@ -104,6 +104,7 @@ def test_nothing_stays_behind_where_foreign_keys_are_off(
     host.dispose()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["aiosqlite", "asyncpg"])
 def test_tasks_of_one_event_loop_each_in_a_transaction(
     request: pytest.FixtureRequest, sandbox: Sandbox, driver: str

@@ -26,6 +26,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(chunks, name, size)
 
 
+@pytest.mark.slow
 @given(DOCUMENTS | st.text(max_size=30) | st.lists(TABLES, min_size=20, max_size=40))
 def test_objects_are_written_the_same(value: Any) -> None:
     try:

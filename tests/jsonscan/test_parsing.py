@@ -33,6 +33,7 @@ def outcome(data: bytes, read: Any) -> str:
         return f"refused: {error}"
 
 
+@pytest.mark.slow
 @given(DOCUMENTS, st.sampled_from([None, 1]), st.booleans())
 def test_json_is_the_same_value(value: Any, indent: int | None, escaped: bool) -> None:
     data = json.dumps(value, indent=indent, ensure_ascii=escaped).encode("utf-8", "surrogatepass")

@@ -424,6 +424,7 @@ with Engine(sys.argv[1], counter=CharCounter(), policy=Policy(plaintext="truncat
 """
 
 
+@pytest.mark.slow
 def test_processes_cannot_pass_the_gate_together(shared_url: str, race: Callable[..., list[str]]) -> None:
     routes = " ".join(race(4, PROCESS, shared_url)).split()
     with Engine(shared_url, counter=CharCounter()) as engine:

@@ -105,6 +105,7 @@ def test_every_figure_comes_out(name: str, monkeypatch: pytest.MonkeyPatch, shar
         )
 
 
+@pytest.mark.slow
 def test_each_published_corpus_has_its_figures_or_is_said_to_be_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +178,7 @@ def test_a_corpus_is_taken_out_of_the_archive_that_has_the_digest(
     assert list(published.each(fetch=True)) == [(right, b"[1,2]")]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm")
 def test_what_npm_cannot_bring_is_left_out_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("npm_config_offline", "true")
@@ -218,6 +220,7 @@ def test_libjq_is_asked_what_the_program_is(tmp_path: Path) -> None:
     assert bench_reading._compiled(bench_reading.PROGRAMS[0], tmp_path / "plain") == "3"
 
 
+@pytest.mark.slow
 def test_text_that_cannot_be_matched_is_described_and_said_to_be_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "gc", QUIET)
     monkeypatch.setattr(bench_describe, "SHORT_BYTES", 600_000)

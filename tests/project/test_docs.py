@@ -36,12 +36,14 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("read"), "dummy", "-D", "smartquotes=0") / ".doctrees"
 
 
+@pytest.mark.slow
 def test_each_public_name_is_in_the_reference(read: Path) -> None:
     names = pickle.loads((read / "environment.pickle").read_bytes()).domaindata["py"]["objects"].keys()
     assert not {f"byref.{name}" for name in byref.__all__} - names
     assert "byref.Session.process" in names and "byref.db.upgrade" in names
 
 
+@pytest.mark.slow
 def test_the_reference_says_what_docstrings_say(read: Path) -> None:
     page = pickle.loads((read / "reference.doctree").read_bytes()).astext()
     assert "When it expires, unless it is used before; None: with its session." in page, (

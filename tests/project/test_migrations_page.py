@@ -65,6 +65,7 @@ def test_the_hosts_autogenerate_leaves_a_schema_of_ours_alone(empty_postgres_url
     assert ("remove_table" in changes()) == include_schemas
 
 
+@pytest.mark.slow
 def test_the_grants_are_enough_and_none_is_idle(empty_postgres_url: str, role: str) -> None:
     byref.db.upgrade(empty_postgres_url, schema="byref")
     [block] = re.findall(r"```sql\n(.*?)```", SECTION, re.DOTALL)

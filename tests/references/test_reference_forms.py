@@ -166,6 +166,7 @@ def test_a_plain_pick_does_not_multiply_data(chat: Session) -> None:
     assert time.monotonic() - start < 10
 
 
+@pytest.mark.slow
 def test_the_jq_programs_of_a_call_share_their_time(local: Engine, held: Session) -> None:
     session = local.session(held.id, tenant=held.tenant, policy=Policy(run_seconds=0.5))
     quick = [{"$var": "held", "jq": f"[range(100000)] | length + {i}"} for i in range(substitution.MAX_JQ_RUNS)]

@@ -156,6 +156,7 @@ def test_hostile_data_does_not_hang_a_pattern(chat: Session, caplog: pytest.LogC
     assert time.monotonic() - start < 5
 
 
+@pytest.mark.slow
 def test_large_data_is_checked_fast_or_refused(chat: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"id": i, "name": f"name {i}", "tags": ["a"], "score": i / 2} for i in range(80_000)]
     chat.store_artifact(rows, name="rows")
@@ -173,6 +174,7 @@ def test_large_data_is_checked_fast_or_refused(chat: Session, monkeypatch: pytes
     assert "k[0].id expects string" in misfit(chat, {"k": "$rows"}, of(k={"items": of(id={"type": "string"})}))
 
 
+@pytest.mark.slow
 def test_depth_is_bounded(chat: Session) -> None:
     tree = {"$ref": "#/$defs/t", "$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}}}}
     chat.store_artifact("[" * 300 + "]" * 300, name="deep")

@@ -152,6 +152,7 @@ def test_depth_and_number_are_bounded(stocked: Session) -> None:
         stocked.resolve({"x": [{"$var": "nope"}] * 2_000})
 
 
+@pytest.mark.slow
 def test_what_one_call_hands_over_is_bounded(chat: Session) -> None:
     chat.process({"rows": ["x" * 1_000] * 3_000, "total": 3_000}, tool="big")
     start = time.monotonic()

@@ -52,6 +52,7 @@ def test_df_makes_a_frame(sandbox: Sandbox, code: str, session: str | None) -> N
     assert sandbox.run(code, {"users": data(USERS)}, session=session).value == 35.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("session", [None, "constructed"])
 def test_pandas_makes_of_variables_what_it_makes_of_plain_objects(sandbox: Sandbox, session: str | None) -> None:
     """Although it is handed a table that the zygote made, unless the code could have changed them before."""
@@ -85,6 +86,7 @@ def test_pandas_makes_of_variables_what_it_makes_of_plain_objects(sandbox: Sandb
         assert set(outcome.bound) <= {"d", "b"} and ("rows" in outcome.named) == ("rows =" in code), code
 
 
+@pytest.mark.slow
 def test_options_of_an_earlier_run_count_for_what_pandas_makes_of_variables(sandbox: Sandbox) -> None:
     """Also where the code looks as if it needed neither the values nor the state."""
     rows = {"rows": data([{"day": "2024-01-02"}, {"day": None}])}
@@ -294,6 +296,7 @@ def test_a_run_says_what_it_cost(sandbox: Sandbox) -> None:
     assert 50_000_000 < usage.peak_bytes < 230_000_000  # the text, how it is kept, its JSON, and that once more
 
 
+@pytest.mark.slow
 def test_code_of_any_length_and_content_is_taken(sandbox: Sandbox) -> None:
     assert sandbox.run("x = 1\n" * 20_000 + "x").value == 1
     too_long = sandbox.run("#" * 1_000_001)

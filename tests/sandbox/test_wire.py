@@ -180,6 +180,7 @@ def check(reply: bytes, news: list[bytes]) -> None:
         jsontext.decode(data)
 
 
+@pytest.mark.slow
 @QUICK
 @given(replies())
 def test_any_reply_ends_in_a_value_or_a_failure(reply: bytes) -> None:
@@ -290,6 +291,7 @@ def test_any_request_ends_and_the_next_is_served(breakable: Sandbox, session: st
     assert breakable._root.pid == root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "datagram", [b"x" * 1000, pytest.param(msgspec.msgpack.encode({"type": "run"}), marks=pytest.mark.slow)]
 )

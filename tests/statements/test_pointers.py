@@ -45,6 +45,7 @@ def test_what_carrying_it_along_costs(ptrs: Opener) -> None:
     assert (unpriced.usage().tokens_saved, unpriced.usage().cost_saved) == (usage.tokens_saved, None)
 
 
+@pytest.mark.slow
 @pytest.mark.statement("MP-2")
 def test_twenty_million_tokens_in_at_most_1234(variables: Opener) -> None:
     row = '{"id":%06d,"value":%5d,"text":"' + "x" * 165 + '"}'

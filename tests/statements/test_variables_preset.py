@@ -456,6 +456,7 @@ def test_instructions_are_taken_out_before_anything_reads_the_data(
         assert session.artifacts()[0].value == expenses(count)
 
 
+@pytest.mark.slow
 @pytest.mark.statement("VP-26")
 @pytest.mark.parametrize("form", ["iterator", "file"])
 def test_instructions_are_taken_out_of_long_streams(variables: Opener, form: str) -> None:

@@ -169,6 +169,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "error", "stride"),
     [

@@ -161,6 +161,7 @@ with sqlalchemy.create_engine(sys.argv[1]).connect() as host:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by", "joined"),
     [

@@ -166,6 +166,7 @@ def test_a_draft_that_a_forked_child_holds_goes_in_a_day(store: FileStore, folde
         assert everything(folder) == []
 
 
+@pytest.mark.slow
 def test_writers_among_cleaners(store: FileStore, folder: Path, race: Callable[..., list[str]]) -> None:
     """Whatever has no lock yet is taken and made anew; no write fails, no draft remains."""
     script = """
@@ -252,6 +253,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
         FileStore(tmp_path / "file" / "below")
 
 
+@pytest.mark.slow
 def test_processes_that_write_and_delete_at_once(folder: Path, race: Callable[..., list[str]]) -> None:
     """Eight of them, in one tenant's folder, which goes whenever it is empty."""
     script = """

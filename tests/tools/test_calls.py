@@ -66,6 +66,7 @@ def test_an_output_stays_one_output(turns: Session) -> None:
     assert (again.step, again.content) == (first.step, first.content)
 
 
+@pytest.mark.slow
 @pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 def test_in_each_turn_eight_threads_with_one_call_make_one_step(turns: Session) -> None:
     start = threading.Barrier(8)

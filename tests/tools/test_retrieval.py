@@ -109,6 +109,7 @@ def paged(session: Session, tool: str, first: dict[str, Any], going_on: str) -> 
     raise AssertionError("there is no end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "came"),
     [

@@ -147,6 +147,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=settings.default.max_examples * 2)
 @given(JSON)
 def test_a_size_is_that_of_compact_json(value: Any) -> None:

@@ -115,6 +115,7 @@ def test_what_was_answered_is_answered_again_byte_for_byte(engine: byref.Engine,
     assert {name for name in before if before[name] != after[name]} <= {"byref_artifacts"}  # uses: `expires_at`
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("empty_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 @pytest.mark.parametrize(
     "tenant", [pytest.param(PLAIN, id="in SQL"), pytest.param(HOSTILE, id="in files", marks=pytest.mark.slow)]

@@ -81,6 +81,7 @@ def test_many_processes_upgrade_at_once(empty_url: str, tmp_path: Path, race: Ca
     assert {name: figures[name] for name in kept.figures} == kept.figures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "step"),
     [("sqlite", 12), *(pytest.param(kind, 1, marks=pytest.mark.slow) for kind in ("sqlite", "postgresql"))],

@@ -158,6 +158,7 @@ def fresh() -> None:
     check.cache_clear()
 
 
+@pytest.mark.slow
 def test_modules_that_reach_out_are_refused_with_what_they_reach(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +224,7 @@ def test_what_is_no_list_of_names_is_named() -> None:
     assert check_all([]) == ()
 
 
+@pytest.mark.slow
 def test_names_that_code_has_already_are_refused() -> None:
     tops = {name.partition(".")[0] for name in Language()._modules.facades}
     assert {name for name in tops if not check(name).refused} == set()

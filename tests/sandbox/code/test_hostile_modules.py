@@ -180,6 +180,7 @@ def test_the_names_of_functions_that_were_read_exempt_no_others(place: Path) -> 
             assert known in check(above[0]).reached
 
 
+@pytest.mark.slow
 def test_what_functions_that_were_read_call_is_followed(place: Path) -> None:
     installed = Path(toolz.__file__).parent
     for changed, text in {

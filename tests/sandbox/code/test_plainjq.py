@@ -95,6 +95,7 @@ def test_all_else_is_for_jq(program: str) -> None:
         picked(program)
 
 
+@pytest.mark.slow
 def test_every_combination_is_the_same_as_jq_or_for_jq(sandbox: Sandbox) -> None:
     pieces = [".", ".rows", "[0]", "[]", "[1:]", "|", ",", "map(.id)", "length", "keys", "[", "]"]
     programs = ["".join(some) for some in itertools.product(pieces, repeat=3)]
@@ -111,6 +112,7 @@ def test_every_combination_is_the_same_as_jq_or_for_jq(sandbox: Sandbox) -> None
     assert checked >= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1_000, pytest.param(50_000, marks=pytest.mark.slow)])
 def test_random_programs_are_the_same_as_jq_or_for_jq(count: int) -> None:
     """What is answered is what jq answers, of all of a document and of as much of it as the program needs."""

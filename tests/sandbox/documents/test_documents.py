@@ -528,6 +528,7 @@ def test_hostile_bytes_end_with_a_reason(sandbox: Sandbox, data: Callable[[], by
     assert found.left_out and reason in " ".join(part.reason for part in found.left_out)
 
 
+@pytest.mark.slow
 def test_limits_end_it_and_the_sandbox_goes_on(sandbox: Sandbox) -> None:
     many = saved(lambda buffer: parquet.write_table(pyarrow.table({"a": ["x" * 100_000] * 300}), buffer))
     [left] = sandbox.tables(many, max_bytes=1 << 20).left_out

@@ -299,6 +299,7 @@ def test_code_sees_defaults(sandbox: Sandbox, host: Host) -> None:
     assert value_of(sandbox.run(code, functions=host)) == ["(region, limit=100, *, by=None, most=Ellipsis)", 101]
 
 
+@pytest.mark.slow
 def test_a_large_result_comes_whole(sandbox: Sandbox, host: Host) -> None:
     rows = [{"id": each, "name": f"item {each}"} for each in range(100_000)]
     value = value_of(sandbox.run("rows = echo(rows)\nlen(rows), rows[-1]", {"rows": rows}, functions=host))

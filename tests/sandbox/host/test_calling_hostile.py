@@ -550,6 +550,7 @@ FORBIDDEN = {
 """Each is a system call that the jail refuses."""
 
 
+@pytest.mark.slow
 def test_the_line_is_for_reading_and_writing_only(sandbox: Sandbox) -> None:
     for name, source in FORBIDDEN.items():
         callee = Jailed()
@@ -623,6 +624,7 @@ def test_a_suspended_run_is_ended_at_once(sandbox: Sandbox) -> None:
     callee.close()
 
 
+@pytest.mark.slow
 def test_no_descriptor_outlasts_its_run(sandbox: Sandbox) -> None:
     """Those who come after find the reply's descriptor only: in their own process, in a session, and at the host."""
     before = len(os.listdir("/proc/self/fd"))

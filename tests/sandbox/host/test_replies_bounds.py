@@ -234,6 +234,7 @@ def image(width: int, height: int, *pixels: bytes) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + parts + chunk(b"IEND", b"")
 
 
+@pytest.mark.slow
 def test_no_more_images_are_looked_at_than_may_come() -> None:
     """Each takes a fifth of a second of the host; thousands fit into one reply."""
     width, height = 1_000, 4_000

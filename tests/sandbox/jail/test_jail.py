@@ -226,6 +226,7 @@ for number in {rest}:
     assert len(rest) > 400
 
 
+@pytest.mark.slow
 def test_what_no_honest_program_calls_kills(attack: Attack) -> None:
     kinds = {}
     for name in seccomp._KILLED:
@@ -290,6 +291,7 @@ def test_a_host_may_choose_the_language_alone(language_only: Sandbox) -> None:
     assert not {layer.name: layer for layer in language_only.report()}["seccomp"].in_force
 
 
+@pytest.mark.slow
 def test_queries_of_a_host_that_chose_so(language_only: Sandbox) -> None:
     query = "SELECT region, sum(amount) AS total FROM $rows GROUP BY 1 ORDER BY 1"
     rows = [{"region": "n", "amount": 1}, {"region": "n", "amount": 2}, {"region": "s", "amount": 4}]

@@ -194,6 +194,7 @@ def test_a_value_too_big_to_send_is_told(sandbox: Sandbox) -> None:
     assert outcome.stdout == "kept\n"
 
 
+@pytest.mark.slow
 def test_a_value_of_too_many_parts_is_told(sandbox: Sandbox) -> None:
     """Two bytes each on the wire, sixty in the host's memory."""
     outcome = run_in_jail("result = [[]] * 8_000_001", Limits(wall_seconds=10, cpu_seconds=10), sandbox=sandbox)

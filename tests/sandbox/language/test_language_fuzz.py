@@ -388,6 +388,7 @@ def test_any_text_is_compiled_or_refused_in_words(language: Language, code: str,
         assert compiles(without_magics(plain, lambda _: True))
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200))
 @settings(SETTINGS, max_examples=settings.default.max_examples * 3)
 def test_no_text_stops_the_compiler(language: Language, source: str) -> None:
@@ -395,6 +396,7 @@ def test_no_text_stops_the_compiler(language: Language, source: str) -> None:
         language.compile(source)
 
 
+@pytest.mark.slow
 def test_mutants_end_as_results_or_errors_in_the_jail(sandbox: Sandbox) -> None:
     chance = random.Random(5)
     for _ in range(60):

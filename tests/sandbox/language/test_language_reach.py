@@ -163,6 +163,7 @@ def _samples(language: Language, code: str) -> dict[str, object]:
     return {f"<{type(value).__name__} {number}>": value for number, value in enumerate(values)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "samples",
     [VALUES, pytest.param(DRAWINGS, marks=pytest.mark.slow), CLASSES],  # these take as long as both others

@@ -111,6 +111,7 @@ def test_errors_are_of_the_same_kind(language: Language, tmp_path: Path) -> None
             language.run(language.compile(f"{DISK}\n{code}"), {}, io.StringIO())
 
 
+@pytest.mark.slow
 def test_zones_are_there_where_the_host_has_listed_them_before(
     script: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

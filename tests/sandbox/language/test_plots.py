@@ -126,6 +126,7 @@ def test_what_is_drawn_is_what_was_plotted(sandbox: Sandbox) -> None:
     assert image[50, 175].tolist() == [255, 0, 0]
 
 
+@pytest.mark.slow
 def test_sizes_are_those_asked_for(sandbox: Sandbox) -> None:
     assert drawn(sandbox, "plt.plot([1])") == [("plot_1", 640, 480)]
     assert drawn(sandbox, "plt.figure(figsize=(3, 2), dpi=50)\nplt.plot([1])\nplt.axis('off')\nplt.show()") == [
@@ -142,6 +143,7 @@ def test_labels_that_hang_over_the_edge_are_not_cut_off(sandbox: Sandbox) -> Non
     assert height > 500 and width == 640
 
 
+@pytest.mark.slow
 def test_what_stands_for_a_drawing_is_not_printed(sandbox: Sandbox) -> None:
     for code in (
         "plt.plot([1])",
@@ -305,6 +307,7 @@ def test_settings_of_saved_images_hold(sandbox: Sandbox) -> None:
     assert 200 < width < 320 and 150 < height < 240
 
 
+@pytest.mark.slow
 def test_saving_writes_no_file(sandbox: Sandbox) -> None:
     target = Path("/tmp/byref-plot-test.png")
     for path in (str(target), "/etc/passwd", "../../etc/shadow", "\0", "", "a" * 10_000, "C:\\x\\y.png"):
@@ -380,6 +383,7 @@ def test_too_many_figures_are_counted(sandbox: Sandbox) -> None:
     assert outcome.error is None and len(outcome.figures) == MAX_FIGURES and outcome.figures_dropped == 1_990
 
 
+@pytest.mark.slow
 def test_ten_thousand_open_figures_end_at_a_limit(sandbox: Sandbox) -> None:
     outcome = run(
         sandbox,
@@ -510,6 +514,7 @@ def test_forged_names_and_numbers_are_not_taken() -> None:
     assert outcome.figures_dropped == 0
 
 
+@pytest.mark.slow
 def test_a_bomb_of_pixels_takes_no_memory() -> None:
     bomb = image(2_000, 2_000, raw=b"\0" * (128 << 20))
     tracer = "import sys, tracemalloc; from byref_sandbox.values import png; data = sys.stdin.buffer.read(); tracemalloc.start()\ntry: png.size_of(data)\nexcept png.NotPNG: print(tracemalloc.get_traced_memory()[1])"

@@ -13,7 +13,7 @@ from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.code.libraries import LIBRARIES, draw, named
 from byref_sandbox.language.policy import Language
 
-QUICK = ("scipy", "sklearn", "networkx")
+QUICK = ("scipy", "networkx")
 
 WORKS: dict[str, list[tuple[str, str]]] = {
     "scipy": [
@@ -152,6 +152,7 @@ def test_it_is_refused(language: Language, library: str, code: str, why: str) ->
     assert why in f"{explained.message} {explained.hint}"
 
 
+@pytest.mark.slow
 def test_a_library_starts_no_thread(language: Language) -> None:
     before = len(os.listdir("/proc/self/task"))
     run(

@@ -16,7 +16,7 @@ from test_language_reach import in_a_fork
 
 from byref_sandbox.language.policy import Language
 
-QUICK = ("scipy", "sklearn", "networkx")
+QUICK = ("scipy", "networkx")
 LIBRARIES = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in ATTACKS]
 
 

@@ -98,6 +98,7 @@ def test_each_limit_has_an_error_of_its_own(sandbox: Sandbox, code: str, limits:
     assert outcome.error.hint
 
 
+@pytest.mark.slow
 def test_recursion_goes_as_deep_as_its_limit(sandbox: Sandbox) -> None:
     code = "def f(n): return n and f(n - 1) + 1\nf({})"
     for depth in (150, 1000, 10_000):

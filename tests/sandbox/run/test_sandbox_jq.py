@@ -217,6 +217,7 @@ def test_programs_that_never_end_do(sandbox: Sandbox, program: str) -> None:
     assert sandbox.jq(".", 1).outputs == (b"1",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["length", ".[3].id", ".[1:3]", "map(.id)[-1]", ".[0].in.x", ".[99999]"])
 def test_a_pick_is_answered_from_what_the_session_keeps_decoded(sandbox: Sandbox, program: str) -> None:
     rows = [{"id": 2**63 + i, "in": {"x": i}} for i in range(100)]
@@ -256,6 +257,7 @@ def test_picks_are_capped_too(sandbox: Sandbox) -> None:
     assert (len(many.outputs), many.truncated, len(big.outputs), big.truncated) == (7, True, 2, True)
 
 
+@pytest.mark.slow
 def test_the_data_itself_counts_for_no_limit(sandbox: Sandbox) -> None:
     payload = json.dumps([{"id": i, "name": f"user {i}", "tags": ["a", "b"]} for i in range(100_000)]).encode()
     outcome = sandbox.jq(

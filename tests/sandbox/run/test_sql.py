@@ -294,6 +294,7 @@ def test_paths_are_found() -> None:
     assert sqltext.as_sql('FROM $a.b."c d" x, e.f') == 'FROM "a.b"."c d" x, "e"."f"'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["'" * 99_999, "$" * 100_000, '"' * 99_999, "/*" * 50_000, "(" * 100_000, "$a" * 50_000, "from " * 20_000, ",".join(["a.b"] * 30_000)], ids=lambda text: text[:5])  # fmt: skip
 def test_hostile_text_is_scanned_in_no_time(text: str) -> None:
     import time

@@ -373,6 +373,7 @@ def test_one_query_leaves_nothing_for_the_next(sql: Sql) -> None:
         assert error.kind == "NameError"
 
 
+@pytest.mark.slow
 def test_queries_run_side_by_side(sql: Sql) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

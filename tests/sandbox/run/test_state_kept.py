@@ -176,6 +176,7 @@ def test_a_run_that_was_stopped_says_that_its_names_are_gone(sandbox: Sandbox) -
     assert outcome.unkept == {"x": "the run was stopped"}
 
 
+@pytest.mark.slow
 def test_a_table_too_big_for_json_is_kept_all_the_same(chain: Chain) -> None:
     outcome = chain("big = pd.DataFrame({'n': range(300_000), 's': ['x'] * 300_000})\nbig")
     assert (outcome.bound["big"].data, outcome.bound["big"].shape) == (b"", "DataFrame of 300,000 rows and 2 columns")

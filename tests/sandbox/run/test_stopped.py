@@ -117,6 +117,7 @@ def test_print_output_that_is_sent_at_once_is_bounded_and_no_frame() -> None:
             wire.FrameReader(100_000, 1_000, 9_000).feed(struct.pack("!I", length))
 
 
+@pytest.mark.slow
 def test_much_that_is_printed_costs_little(sandbox: Sandbox) -> None:
     outcome = sandbox.run("for number in range(200_000): print(number % 7)", limits=Limits(stdout_bytes=100_000))
     assert outcome.error is None and len(outcome.stdout) == 100_000 and outcome.stdout_dropped == 300_000

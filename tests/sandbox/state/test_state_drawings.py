@@ -141,6 +141,7 @@ def test_a_part_that_cannot_be_kept_is_named(known: Known) -> None:
     assert session.run("n") == 1
 
 
+@pytest.mark.slow
 def test_a_secondary_axis_goes_on_with_its_functions(known: Known) -> None:
     """Without functions it has two of matplotlib's own, which are made inside a method."""
     session = Session(known)

@@ -99,6 +99,7 @@ def test_large_names_are_read_only_where_they_are_wanted(notebook: Notebook) -> 
     )
 
 
+@pytest.mark.slow
 def test_a_large_name_that_was_not_read_outlives_what_it_refers_to(notebook: Notebook) -> None:
     notebook.run(LARGE)
     notebook.run("del Row\ndel first", wanted=[])

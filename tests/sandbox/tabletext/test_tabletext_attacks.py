@@ -182,6 +182,7 @@ def attack(seed: int) -> None:
         assert [list(record) for record in one.records()] == (rows if one.header else [header, *rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(500, 8_000, 500))]
 )

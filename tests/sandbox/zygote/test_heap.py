@@ -68,6 +68,7 @@ def gathered() -> dict[str, float]:
     return _measured("gathered")
 
 
+@pytest.mark.slow
 def test_what_is_loaded_lies_in_the_heap(gathered: dict[str, float]) -> None:
     assert gathered["in_heap"] > 2 * _measured("as it is")["in_heap"]
 

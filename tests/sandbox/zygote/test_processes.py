@@ -122,6 +122,7 @@ def test_a_stopped_run_is_ended_in_time(own: Sandbox, monkeypatch: pytest.Monkey
     assert children(root_pid(own)) == {session}
 
 
+@pytest.mark.slow
 def test_sessions_go_least_recently_used_first_when_memory_runs_short(
     own: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_busy_session_is_not_let_go(own: Sandbox, monkeypatch: pytest.MonkeyPa
         assert until(lambda: len(children(root_pid(own))) == 1)
 
 
+@pytest.mark.slow
 def test_one_session_runs_many_at_once(own: Sandbox) -> None:
     own.run("len(rows)", ROWS, session="s")
     with ThreadPoolExecutor(8) as pool:

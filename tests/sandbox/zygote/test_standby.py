@@ -58,6 +58,7 @@ def test_the_next_run_is_the_one_that_stands_by(breakable: Sandbox, session: str
         assert until(lambda waiting=waiting: not alive({waiting}))  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_it_has_what_was_bound_last(breakable: Sandbox) -> None:
     zygote = zygote_of(breakable, "bound")
     standby_of(zygote)
@@ -161,6 +162,7 @@ def test_what_was_rehearsed_is_not_there(breakable: Sandbox) -> None:
     assert breakable.run("table", session="rehearsed").error.kind == "NameError"  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_no_two_runs_draw_the_same(breakable: Sandbox) -> None:
     """Of the root or a session, forked for the run or ahead of it; and a seed of the code's own holds."""
     for source in ("np.random.rand()", "random.random()", "np.random.default_rng().random()"):

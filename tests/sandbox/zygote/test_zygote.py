@@ -86,6 +86,7 @@ def test_it_starts_when_it_is_first_used(host: list[str]) -> None:
     assert host[0] == "[] 2 1"
 
 
+@pytest.mark.slow
 def test_a_sandbox_nobody_holds_is_ended(host: list[str]) -> None:
     assert host[3] == "[]"
 
@@ -273,6 +274,7 @@ def test_a_run_is_over_when_nobody_waits_for_it(own: Sandbox) -> None:
     assert until(lambda: len(descendants(root_pid(own))) == 1)
 
 
+@pytest.mark.slow
 def test_threads_run_at_once(sandbox: Sandbox) -> None:
     rows = Data("k", lambda: RECORDS)
     results: dict[int, object] = {}
