@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from s3server import S3, s3_server
 from sqlalchemy import create_engine, make_url
 from starting_line import Stable
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from byref import db
 from byref.db.database import Database
@@ -41,13 +43,13 @@ pytest_plugins = ["engines"]
 compiled.share()
 
 LONGEST = [
+    "test_adapters",
     "test_engine_stores",
     "test_dask",
     "test_chaos_short",
     "test_docs",
     "sandbox",
     "test_mcp_server",
-    "test_adapters",
     "test_races",
     "test_engine_stores_faults",
     "test_standby",
@@ -108,10 +110,13 @@ TOGETHER = {
     "docs/mcp.md": "programs",
     "docs/migrations.md": "programs",
     "docs/providers.md": "programs",
+    "tests/adapters/": "frameworks",
+    "tests/contracts/test_adapters.py": "frameworks",
+    "tests/testing/test_plugin.py": "frameworks",
+    "tests/testing/test_providers.py": "frameworks",
     "tests/sandbox/host/test_replies_bounds.py": "breakable",
     "tests/sandbox/test_wire.py": "breakable",
     "tests/sandbox/zygote/": "breakable",
-    "tests/adapters/test_adk_artifacts.py": "races",
     "tests/chaos/": "races",
     "tests/db/test_database.py": "races",
     "tests/db/test_migrations.py": "races",
@@ -121,22 +126,64 @@ TOGETHER = {
     "tests/artifacts/test_damage.py": "objects",
     "tests/statements/test_stores.py": "objects",
 }
-"""Files of one worker, by what takes it seconds to start and is used by all of them: a process that programs are forked
+"""Files of one worker, by what takes it seconds to import or start and is used by all of them: a process that programs are forked
 from, a sandbox that may be broken, where the processes of races come from, an S3 server.
 """
 
 
+def together(file: str) -> str:
+    """What the tests of a file are one unit of work with."""
+    return next((name for beginning, name in TOGETHER.items() if file.startswith(beginning)), file)
+
+
 class ByWhatIsShared(LoadFileScheduling):
-    """Each file on one worker, and those that share what is slow to start on the same one."""
+    """Each file on one worker, and those that share what is slow to start on the same one.
+
+    What is in no worker's collection but one's is that one's: see `pytest_ignore_collect`.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return next((name for beginning, name in TOGETHER.items() if file.startswith(beginning)), file)
+        return together(super()._split_scope(nodeid))
+
+    def _check_nodes_have_same_collection(self) -> bool:
+        """The longest collection is that of the run, and the others are parts of it."""
+        by_length = sorted(self.registered_collections.items(), key=lambda item: -len(item[1]))
+        self.registered_collections = dict(by_length)
+        self._places = {node: {id: place for place, id in enumerate(ids)} for node, ids in by_length}
+        whole = self._places[by_length[0][0]].keys()
+        return all(places.keys() <= whole for places in self._places.values())
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Give a worker the first unit of what it has collected."""
+        places = self._places[node]
+        for name, unit in self.workqueue.items():
+            if unit.keys() <= places.keys():
+                del self.workqueue[name]
+                self.assigned_work.setdefault(node, {})[name] = unit
+                node.send_runtest_some([places[id] for id, is_done in unit.items() if not is_done])
+                return
+        node.shutdown()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     """What `--dist loadfile` stands for here."""
     return ByWhatIsShared(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """In a run of all tests leave frameworks of agents, which take seconds to import, to the first worker and to those in place of others."""
+    config = node.config
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.getoption("dist") == "loadfile"
+    number, workers = int(node.gateway.id.removeprefix("gw")), node.workerinput["workercount"]
+    node.workerinput["leaves"] = "frameworks" if is_whole and 0 < number < workers else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what another worker collects."""
+    leaves = getattr(config, "workerinput", {}).get("leaves")
+    file = os.path.relpath(collection_path, config.rootpath)
+    return True if leaves is not None and together(file) == leaves and file.endswith(".py") else None
 
 
 LIBRARIES = (
@@ -159,6 +206,12 @@ QUICK_LIBRARIES = ("scipy", "sklearn", "networkx")
 """Those that sandboxes load in a quick run."""
 
 
+def is_compiled(package: str) -> bool:
+    """Whether an installed package has been imported by a process that writes what it compiles."""
+    found = importlib.util.find_spec(package)
+    return found is None or not found.cached or Path(found.cached).exists()
+
+
 def compile_libraries(config: pytest.Config) -> None:
     """In a new checkout compile what sandboxes load of `byref[science]`, beside what the worker does meanwhile.
 
@@ -166,8 +219,7 @@ def compile_libraries(config: pytest.Config) -> None:
     takes up to eight seconds.
     """
     libraries = QUICK_LIBRARIES if config.getoption("markexpr") == "not slow" else ()
-    found = importlib.util.find_spec("sklearn" if libraries else "sympy")
-    if found is not None and found.cached and not Path(found.cached).exists():
+    if not is_compiled("sklearn" if libraries else "sympy"):
         compiling = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", COMPILE_LIBRARIES, *libraries], stderr=subprocess.DEVNULL
         )
@@ -175,14 +227,21 @@ def compile_libraries(config: pytest.Config) -> None:
 
 
 def compile_in_turns(config: pytest.Config, worker: int, workers: int) -> None:
-    """In a new checkout let each worker compile a part of what all of them import, and find the others' parts compiled."""
+    """In a new checkout let each worker compile a part of what all of them import, and find the others' parts compiled.
+
+    Those that leave the frameworks to another compile a part of them all the same.
+    """
 
     def in_turn(those: Sequence[Any]) -> Sequence[Any]:
         first = worker * len(those) // workers
         return [*those[first:], *those[:first]]
 
+    if config.workerinput["leaves"] is None:
+        libraries = in_turn(LIBRARIES)
+    else:
+        libraries = [] if is_compiled("agents") else in_turn(LIBRARIES)[: len(LIBRARIES) // workers]
     with warnings.catch_warnings(action="ignore"), contextlib.suppress(ImportError):
-        for name in in_turn(LIBRARIES):
+        for name in libraries:
             importlib.import_module(name)
     for path in in_turn(sorted(Path(__file__).parent.rglob("test_*.py"))):
         compiled = rewrite.get_cache_dir(path) / f"{path.stem}{rewrite.PYC_TAIL}"

@@ -270,6 +270,7 @@ def saved(url: str) -> list[int]:
 
 
 @pytest.mark.parametrize("who", ["engines", pytest.param("processes", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_versions_have_no_holes_whoever_saves_at_once(
     sqlite_url: str, race: Callable[..., list[str]], who: str
 ) -> None:
