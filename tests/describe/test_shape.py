@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from json_values import EVERYDAY, VALUES, compatibility, records
+from json_values import DOCUMENTS, EVERYDAY, VALUES, compatibility, records
 
 from byref.accounting.tokens import SampledCounter
+from byref.describe.schema import infer
 from byref.describe.shape import kind_of, shape
 
 COUNTER = SampledCounter()
@@ -86,9 +87,18 @@ def test_top_level_names_of_a_deep_document_are_shown() -> None:
     }
 
 
+@given(VALUES | DOCUMENTS)
+@example([{"a": 1}, {"b": 2}])
+@example({"rows": [{"a": {}}, {"a": {"b": 1}}], "maps": [{str(key): {} for key in range(60)}] * 2})
+def test_what_was_read_already_tells_the_same(value: object) -> None:
+    assert shape(value, infer(value, plain=True).node) == shape(value)
+
+
 @pytest.mark.parametrize("name", EVERYDAY)
 def test_everyday_values_stay_under_200_tokens(name: str) -> None:
-    assert tokens(shape(EVERYDAY[name])) < 200
+    value = EVERYDAY[name]
+    assert tokens(shape(value)) < 200
+    assert shape(value, infer(value, plain=True).node) == shape(value)
 
 
 @settings(deadline=None)

@@ -9,7 +9,7 @@ import base64
 import io
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
 from itertools import chain, islice
@@ -147,43 +147,45 @@ def _lines(value: object) -> tuple[bytes, int]:
     Elements of an array and members of an object begin lines of their own, down to the first array and at most three
     objects deep. A raw newline occurs nowhere else in JSON text, so removing the newlines gives the compact form.
     """
-    if compiled is not None and type(value) is dict and _shows_its_types(value):
-        broken = _broken(value)
-        if broken is not None:
-            return broken
+    if compiled is not None and type(value) is dict:
+        try:
+            return _broken(value)
+        except _Untold:
+            pass
     lines = _Lines()
     lines.add(value, _LEVELS)
     return lines.end()
 
 
-def _shows_its_types(value: dict[Any, Any]) -> bool:
-    """Tell whether the text of an object tells what is a dict or a list, as far down as members may begin lines of their own."""
-    level = [value]
-    for _ in range(_LEVELS):
-        below: list[dict[Any, Any]] = []
-        for at in range(0, len(level), chunks.ITEMS):
-            objects = level[at : at + chunks.ITEMS]
-            types = set(map(type, chain.from_iterable(map(dict.values, objects))))
-            if not types <= _OWN_TYPES:
-                return False
-            if dict in types:
-                below += [one for members in map(dict.values, objects) for one in members if type(one) is dict]
-        level = below
-    return True
+class _Untold(Exception):
+    """Text does not tell where the lines of an object begin."""
 
 
-def _broken(value: dict[Any, Any]) -> tuple[bytes, int] | None:
-    """Return what `_Lines` makes of an object, broken into lines by the compiled form; None if parts of it were JSON already."""
+def _broken(value: dict[Any, Any]) -> tuple[bytes, int]:
+    """Return what `_Lines` makes of an object, broken into lines by the compiled form. Raises _Untold."""
     assert compiled is not None
     text, line_feeds, place = io.BytesIO(), 0, _OUTSIDE
-    for piece in _compact(value):
-        if b"\n" in piece:
-            return None
+    for piece in _compact(value, lambda members: _check_types(members, _LEVELS)):
+        if b"\n" in piece:  # something was JSON already
+            raise _Untold
         for at in range(0, len(piece), chunks.CHUNK):
             lines, count, place = compiled.broken(piece[at : at + chunks.CHUNK], place)
             text.write(lines)
             line_feeds += count
-    return (text.getvalue(), line_feeds) if place == _OUTSIDE else None
+    if place != _OUTSIDE:
+        raise _Untold
+    return text.getvalue(), line_feeds
+
+
+def _check_types(members: Iterable[Any], levels: int) -> None:
+    """Raise _Untold if among members of objects, down to so many levels, one is written as an object or array and is no dict or list."""
+    members = iter(members)
+    while some := list(islice(members, chunks.ITEMS)):
+        if not _OWN_TYPES.issuperset(map(type, some)):
+            raise _Untold
+        if levels > 1:
+            objects = [one for one in some if type(one) is dict]
+            _check_types(chain.from_iterable(map(dict.values, objects)), levels - 1)
 
 
 class _Lines:
@@ -307,9 +309,11 @@ def _unbroken(data: bytes) -> bytes:
     return data.replace(b"\n", b" ")
 
 
-def _compact(value: Any) -> Iterable[bytes]:
-    """Yield the JSON of a value on one line, in pieces."""
+def _compact(value: Any, check: Callable[[Iterable[Any]], None] | None = None) -> Iterable[bytes]:
+    """Yield the JSON of a value on one line, in pieces. Of an object, `check` gets the members before they are written."""
     if not chunks.is_heavy(value):
+        if check is not None:
+            check(value.values())
         yield _encoded(value)
     elif type(value) is str:
         yield b'"'
@@ -320,6 +324,8 @@ def _compact(value: Any) -> Iterable[bytes]:
         before, members = b"{", iter(value.items())
         while some := list(islice(members, chunks.ITEMS)):
             for run in chunks.runs(some):
+                if check is not None:
+                    check(member for _, member in run)
                 yield before
                 if len(run) == 1:
                     yield _encoder.encode({run[0][0]: None})[1:-5]

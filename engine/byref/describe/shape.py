@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from byref.describe.jsontext import encodable
+from byref.describe.nodes import OBJECT, Node
 from byref.describe.rows import Rows
 
 _TURN: Final = 1 << 16
@@ -58,27 +59,28 @@ class Elements:
         return _object(size) if type_ is dict else f"array({size})"
 
 
-def kind_of(value: object) -> str:
+def kind_of(value: object, node: Node | None = None) -> str:
     """Return the value's kind in a few words: `integer`, `array(3) of string`, `object(1 key)`.
 
-    Raises TypeError for a type that JSON does not have.
+    `node`, if given, describes this value and no other: it may save looking at elements. Raises TypeError for a type that JSON does not
+    have.
     """
     if type(value) is dict:
         return _object(len(value))
     if type(value) is list:
-        return f"array({len(value)}) of {_element_kind(value)}" if value else "array(0)"
+        return f"array({len(value)}) of {_element_kind(value, node and node.items)}" if value else "array(0)"
     if type(value) is Rows:
         return f"array({len(value)}) of {value.element_kind}"
     return _scalar(type(value))
 
 
-def shape(value: object) -> dict[str, str] | str:
+def shape(value: object, node: Node | None = None) -> dict[str, str] | str:
     """Return the kind of each member of an object, in source order, or the kind of any other value; under 200 tokens as JSON.
 
-    A last member, `"…": "412 more keys"`, counts those that do not fit; long keys are cut.
+    `node` is as for `kind_of`. A last member, `"…": "412 more keys"`, counts those that do not fit; long keys are cut.
     """
     if type(value) is not dict:
-        return kind_of(value)
+        return kind_of(value, node)
     shown: dict[str, str] = {}
     room = _ROOM
     for key, member in value.items():
@@ -90,7 +92,7 @@ def shape(value: object) -> dict[str, str] | str:
             shown["…"] = f"{left} more key{'' if left == 1 else 's'}"
             break
         room -= tokens
-        shown[name] = kind_of(member)
+        shown[name] = kind_of(member, node and node.members.get(key))
     return shown
 
 
@@ -104,7 +106,10 @@ def _object(count: int) -> str:
     return f"object({count} key{'' if count == 1 else 's'})"
 
 
-def _element_kind(values: Sequence[Any]) -> str:
+def _element_kind(values: Sequence[Any], node: Node | None) -> str:
+    # Folded or skipped keys are no members; where all objects have all members, they have that many keys.
+    if node is not None and node.kinds == OBJECT and node.counts is None and node.rest is None and not node.is_cut:
+        return _object(len(node.members))
     elements = Elements()
     for at in range(0, len(values), _TURN):  # so that other threads have their turn in between
         elements.add(values[at : at + _TURN])

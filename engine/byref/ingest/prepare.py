@@ -85,7 +85,7 @@ class Measured:
         block = self.piece.block
         if isinstance(block, Media):
             return block.words
-        return shape(block.outline) if block is not None and self.is_structured else "text"
+        return "text" if block is None or self.schema is None else shape(block.outline, self.schema.node)
 
 
 @dataclass(eq=False)
