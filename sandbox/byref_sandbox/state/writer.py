@@ -6,32 +6,19 @@ read from where the interpreter keeps them. C alone writes exact dicts, lists, t
 
 from __future__ import annotations
 
-import array as real_array
 import collections
-import configparser
 import contextlib
-import copyreg
-import csv
 import dataclasses
 import datetime
-import decimal
 import enum
-import functools
-import gc
 import importlib
 import inspect
-import io
-import itertools
-import json
 import operator
 import pickle
 import re
-import sqlite3
-import struct
 import sys
 import types
 import typing
-import zoneinfo
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -39,26 +26,25 @@ import numpy as np
 import pandas as pd
 
 from byref_sandbox.code.words import words
-from byref_sandbox.language import databases, files, getters, logs, packed, readers, styles, typed
-from byref_sandbox.language.calling import Functions, HostFunction
+from byref_sandbox.language.calling import Functions
 from byref_sandbox.language.facades import Facade, facade_name
 from byref_sandbox.language.refusal import NotAllowed
-from byref_sandbox.state import drawings, helpers, remembered
+from byref_sandbox.state import drawings, helpers
+from byref_sandbox.state.arrays import Arrays
 from byref_sandbox.state.builders import (
     BUILDERS,
     FIXED,
     KINDS_OF_ARRAYS,
     LAYOUTS,
     MANAGERS,
-    PARSERS,
     PAYLOADS,
-    SharedValues,
     check_names,
     type_of_layout,
 )
-from byref_sandbox.state.codes import Code, Codes, Unkept
-from byref_sandbox.state.known import MATPLOTLIB, Known, name_of_function
+from byref_sandbox.state.codes import Codes, Unkept
+from byref_sandbox.state.known import Known
 from byref_sandbox.state.reader import NANS
+from byref_sandbox.state.reducers import REDUCERS, REDUCERS_BY_NAME, reduced_by_module
 
 HIGH: Final = 0x5A000000
 _REFERENCE: Final = re.compile(rb"j(...)\x5a", re.DOTALL)
@@ -66,27 +52,15 @@ _REFERENCE: Final = re.compile(rb"j(...)\x5a", re.DOTALL)
 LEAF_BYTES: Final = 16 << 10
 """A buffer of this size or more is a blob of its own."""
 _WRITTEN_NANS: Final = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")
-_MAX_ROOT_TIMES: Final = 8
 _ROUNDED_BITS: Final = 8
 _MAX_TEXT_CHARS: Final = 10_000
-_compile: Final[Any] = vars(re)["_compile"]
-_FLAGS_IN_TEXT: Final = re.compile(r"\A(?:\(\?[aiLmsux]+\))*")
 _QUERY_VARIABLE: Final = re.compile(r"@\s*([^\W\d]\w*)")
-_SMALL_ROOT_BYTES: Final = 1 << 20
-"""An array that is a view of a part of a larger one is written with the larger one, unless that is larger than this and so many
-times its size."""
-
 namespace_of: Callable[[type], types.MappingProxyType[str, Any]] = type.__dict__["__dict__"].__get__
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _bases_of: Callable[[type], tuple[type, ...]] = type.__dict__["__bases__"].__get__
 _name_of: Callable[[type], str] = type.__dict__["__name__"].__get__
 _qualname_of: Callable[[type], str] = type.__dict__["__qualname__"].__get__
 _look_up = object.__getattribute__
-_DICT_VIEWS: Final = {
-    type(getattr(kind(), name)()): name
-    for kind in (dict[Any, Any], collections.OrderedDict[Any, Any])
-    for name in ("keys", "values", "items")
-}
 _MADE_ANEW: Final = words("""__dict__ __weakref__ _abc_impl __abstractmethods__ __slots__ __dataclass_fields__ __dataclass_params__
     __orig_bases__ __parameters__ __static_attributes__ __firstlineno__ __annotate__ __annotate_func__
     __annotations_cache__ __annotations__ __classcell__ __classdictcell__ __conditional_annotations__ __total__
@@ -193,9 +167,9 @@ class Writer(pickle.Pickler):
     ) -> None:
         self._sink = Sink(max_bytes)
         super().__init__(self._sink, 5, buffer_callback=self._leaf if has_leaves else None)
-        self._known, self._codes, self._space = known, codes, space
+        self.known, self._codes, self._space = known, codes, space
         given = (*BUILDERS.values(), *given)
-        self._is_user_class = known.guards.is_user_class
+        self.is_user_class = known.guards.is_user_class
         self.leaves: list[memoryview] = []
         self.programs: set[bytes] = set()
         """Digests of the program texts to which it refers."""
@@ -205,14 +179,11 @@ class Writer(pickle.Pickler):
         """Whether reading the values written since this was set to False calls methods of the code for hashes."""
         self.libraries: set[str] = set()
         """Libraries, loaded only when code needs them, of which something is in what was written since this was cleared."""
-        self._is_trial = False
+        self.is_trial = False
         """Whether it finds out only whether something can be written."""
         self._waiting: list[tuple[object, Callable[..., Any], object]] = []
         self._layouts: dict[type, _Layout] = {}
-        self._roots: set[int] = set()
-        self._plain: dict[int, Any] = {}
-        """Of arrays of other kinds than numpy's plain one whose memory others look at: a plain array of it."""
-        self._held: list[object] = []
+        self._arrays = Arrays()
         # References to objects that are in the memo from the start cost nothing. C accepts the memo only in this form.
         # Their number is rounded up, since all numbers after them depend on it: what did not change is to have the same bytes.
         rounded = 1 << max(_ROUNDED_BITS, (len(perhaps) - 1).bit_length()) if perhaps else 0
@@ -286,150 +257,67 @@ class Writer(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         """Reduce an object that C does not know. It is called once for each object."""
         kind = type(obj)
-        known = self._known
+        known = self.known
         if (name := known.names.get(id(obj))) is not None:
             if (library := known.library_of(name)) is not None:
                 self.libraries.add(library)
             return BUILDERS["known"], (name,)
         if kind is np.ndarray:
-            return self._array(obj)
+            return self._arrays.taken_apart(obj)
         if (reduce := _REDUCERS.get(kind)) is not None:
             return reduce(self, obj)
         if kind in self._layouts:  # of which there may be many
             return self._instance(obj, kind)
-        if (reduce := _REDUCERS_BY_NAME.get(known.names.get(id(kind), ""))) is not None:
+        if (reduce := REDUCERS_BY_NAME.get(known.names.get(id(kind), ""))) is not None:
             return reduce(self, obj)
-        if kind.__module__ in drawings.OF_DISTRIBUTIONS and not self._is_user_class(kind):
-            if kind.__name__ in _FROZEN and kind in known.drawn:
-                return self._distribution(obj)
-            if kind.__name__ in drawings.TABULATED:
-                self.libraries.add("scipy")
-                return BUILDERS["tabulated"], (kind.__name__, obj._updated_ctor_param())
-        if kind.__module__ == drawings.VARIABLES and kind in known.drawn:
-            return BUILDERS["variable"], (kind, *_variable(obj))
+        if (reduced := reduced_by_module(self, obj, kind)) is not None:
+            return reduced
         if _is_undefined_function(type(kind)):
             return NotImplemented
-        if kind.__module__ in ("pytz", "pytz.tzfile") and issubclass(kind, datetime.tzinfo):
-            return BUILDERS["old_zone"], obj.__reduce__()[1]
-        if kind.__module__.startswith("patsy.") and kind in known.drawn:
-            return _of_formula(obj, kind)
         if kind in known.taken_apart or kind is pickle.PickleBuffer:
             has_values = issubclass(kind, (*MANAGERS, pd.Index)) and kind is not pd.RangeIndex
-            return self._sharing(obj) if has_values else NotImplemented
+            return self._arrays.sharing(obj) if has_values else NotImplemented
         if self._is_mixed(kind):
             return NotImplemented
         if issubclass(kind, np.generic) and kind.__module__ == "numpy":
-            return self._element(obj) if issubclass(kind, np.void) else NotImplemented
+            return self._arrays.element(obj) if issubclass(kind, np.void) else NotImplemented
         if issubclass(kind, type):
             return self._class(obj)
-        if issubclass(kind, enum.Enum) and (self._is_user_class(kind) or id(kind) in known.names):
+        if issubclass(kind, enum.Enum) and (self.is_user_class(kind) or id(kind) in known.names):
             return BUILDERS["member"], (kind, _look_up(obj, "_name_"), _look_up(obj, "_value_"))
-        if self._is_user_class(kind):
+        if self.is_user_class(kind):
             return self._instance(obj, kind)
         if issubclass(kind, BaseException) and id(kind) in known.names:
             return self._instance(obj, kind)
         raise Unkept(_NAMED.get(kind) or _description(obj, kind))
 
+    def can_write(self, value: object) -> bool:
+        """Tell whether a value can be written by itself, in the room that is left."""
+        trial = Writer(self.known, self._codes, self._space, (), (), self._sink.room, has_leaves=False)
+        trial.is_trial = True
+        try:
+            trial.write(value)
+        except Exception:  # noqa: BLE001  it may be anything
+            return False
+        return True
+
     def _is_mixed(self, kind: type) -> bool:
         """Whether matplotlib has made a class of two of its own, as it does for what is drawn in space: it is made again."""
         bases = _bases_of(kind)
-        return len(bases) == 2 and not self._is_user_class(kind) and all(base in self._known.figures for base in bases)
-
-    # Arrays --------------------------------------------------------------------------------------------------------------------
-
-    def _array(self, array: Any) -> Any:
-        root = self._root_of(array)
-        if array.dtype.hasobject and array.dtype.kind != "O":
-            raise Unkept("an array of records that hold objects")
-        if root is not array and self._goes_along(root, array):
-            offset = _address(array) - _address(root)
-            return BUILDERS["view"], (root, array.shape, _dtype(array), offset, array.strides, array.flags.writeable)
-        self._roots.add(id(array))
-        self._held.append(array)  # an id belongs to one object only as long as that lives
-        if array.dtype.hasobject:
-            # numpy's own function would accept any list as the objects, whatever its length.
-            order = "F" if array.flags.fnc else "C"
-            members = array.ravel(order).tolist()
-            return (
-                BUILDERS["objects"],
-                (array.shape, order),
-                (members, array.flags.writeable),
-                None,
-                None,
-                BUILDERS["fill_objects"],
-            )
-        order = "F" if array.flags.fnc else "C"
-        flat = (array.T if order == "F" else array).ravel()  # a copy if the array is not contiguous
-        if not array.flags.writeable:
-            flat.flags.writeable = False
-        raw = pickle.PickleBuffer(flat.view(np.uint8) if flat.dtype.itemsize and flat.size else flat[:0].tobytes())
-        return BUILDERS["array"], (raw, array.shape, _dtype(array), order, array.flags.writeable)
-
-    def _root_of(self, array: Any) -> Any:
-        """Return the array of whose memory it is a view, or itself."""
-        root = array
-        while (base := _base_of(root)) is not None:
-            root = base
-        if type(root) is np.ndarray:
-            return root
-        if id(root) not in self._plain:
-            self._plain[id(root)] = np.ndarray.view(root, np.ndarray)
-            self._held.append(root)
-        return self._plain[id(root)]
-
-    def _of_kind(self, array: Any) -> Any:
-        """A matrix, or an array of records: an array by another name, which may look at another one's memory."""
-        if array.dtype.hasobject:
-            return NotImplemented
-        root = self._root_of(array)
-        is_root = _base_of(array) is None
-        return BUILDERS["of_kind"], (root if is_root else np.ndarray.view(array, np.ndarray), type(array))
-
-    def _element(self, record: Any) -> Any:
-        """A record of an array, whose fields are those in the array."""
-        base = record.base
-        if type(base) not in _ARRAYS or record.dtype.hasobject or record.dtype.names is None:
-            return NotImplemented
-        root = self._root_of(base)
-        offset = _address(record) - _address(root)
-        is_inside = root.flags.forc and 0 <= offset <= root.nbytes - record.dtype.itemsize
-        is_kept = is_inside and self._goes_along(root, record)
-        return (BUILDERS["element"], (root, record.dtype, offset)) if is_kept else NotImplemented
-
-    def _masked(self, array: Any) -> Any:
-        if array.dtype.hasobject or array._baseclass is not np.ndarray or array._optinfo:
-            return NotImplemented
-        mask = array._mask
-        fill = None if array._fill_value is None else array._fill_value[()]
-        how = fill, bool(array._hardmask), bool(array._sharedmask)
-        return BUILDERS["masked"], (np.ndarray.view(array, np.ndarray), None if mask is np.ma.nomask else mask, *how)
-
-    def _goes_along(self, root: Any, array: Any) -> bool:
-        if root.dtype.hasobject != array.dtype.hasobject or not root.flags.forc:
-            return False
-        return id(root) in self._roots or root.nbytes <= max(_SMALL_ROOT_BYTES, _MAX_ROOT_TIMES * array.nbytes)
-
-    def _sharing(self, owner: Any) -> Any:
-        """Take a table's blocks or an index apart, with who shares their values until one of them is changed."""
-        held = [owner._references] if issubclass(type(owner), pd.Index) else [block.refs for block in owner.blocks]
-        shared = [each if each is not None and each.has_reference() else None for each in held]
-        if not any(shared):
-            return NotImplemented
-        make, arguments, *state = owner.__reduce_ex__(5)
-        return make, arguments, (shared, state[0] if state else None), None, None, BUILDERS["fill_sharing"]
+        return len(bases) == 2 and not self.is_user_class(kind) and all(base in self.known.figures for base in bases)
 
     # Functions and classes -----------------------------------------------------------------------------------------------------
 
     def _function(self, function: Any) -> Any:
         if function.__globals__ is not self._space:
-            if (maker := self._known.helpers.get(function.__code__)) is not None:
-                if (library := self._known.library_of(helpers.MAKERS[maker][0])) is not None:
+            if (maker := self.known.helpers.get(function.__code__)) is not None:
+                if (library := self.known.library_of(helpers.MAKERS[maker][0])) is not None:
                     self.libraries.add(library)
                 return BUILDERS["helper"], (maker, helpers.arguments(function, maker))
-            if (found := drawings.place_of(function)) is not None and found[0] in self._known.drawn:
+            if (found := drawings.place_of(function)) is not None and found[0] in self.known.drawn:
                 return BUILDERS["library_function"], found
             owner = drawings.owner_of(function)
-            if id(owner) in self._known.names and self._is_had(owner, function.__name__, function):
+            if id(owner) in self.known.names and self._is_had(owner, function.__name__, function):
                 return BUILDERS["bound"], (owner, function.__name__)
             raise Unkept(f"the function {function.__name__!r} of a library")
         code = function.__code__
@@ -464,7 +352,7 @@ class Writer(pickle.Pickler):
         if _is_undefined_function(type(cls)):
             self.libraries.add("sympy")
             return BUILDERS["undefined_function"], (cls.name, cls._kwargs)
-        if not self._is_user_class(cls):
+        if not self.is_user_class(cls):
             raise Unkept(f"the class {_name_of(cls)!r} of a library")
         space, bases = dict(namespace_of(cls)), _bases_of(cls)
         options: dict[str, object] = {}
@@ -547,7 +435,7 @@ class Writer(pickle.Pickler):
     def _check_member(self, name: str, held: Any) -> None:
         """Raise Unkept, with the member's name, for a function of a library that cannot be kept: a class never loses a member alone."""
         inside = held.__func__ if type(held) in (staticmethod, classmethod) else held
-        if type(inside) is types.FunctionType and not self._is_own(inside) and id(inside) not in self._known.names:
+        if type(inside) is types.FunctionType and not self._is_own(inside) and id(inside) not in self.known.names:
             try:
                 self._function(inside)
             except Unkept as error:
@@ -575,7 +463,7 @@ class Writer(pickle.Pickler):
             arguments = BaseException.__dict__["args"].__get__(obj)
             attributes |= _beside_arguments(obj)
             more: tuple[Any, ...] = tuple(BaseException.__dict__[n].__get__(obj) for n in _ERROR_PARTS)
-            return self._later(obj, BUILDERS["error"], (cls, arguments), BUILDERS["fill_error"], (attributes, more))
+            return self.later(obj, BUILDERS["error"], (cls, arguments), BUILDERS["fill_error"], (attributes, more))
         for base in FIXED:
             if issubclass(cls, base):
                 return self._filled(obj, cls, BUILDERS["fixed"], (cls, _payload(obj, base)), attributes)
@@ -591,7 +479,7 @@ class Writer(pickle.Pickler):
                     default = collections.defaultdict.__dict__["default_factory"].__get__(obj)
                 maxlen = collections.deque.__dict__["maxlen"].__get__(obj) if base is collections.deque else None
                 state = attributes, items, default
-                return self._later(obj, BUILDERS["payload"], (cls, maxlen), BUILDERS["fill_payload"], state)
+                return self.later(obj, BUILDERS["payload"], (cls, maxlen), BUILDERS["fill_payload"], state)
         raise Unkept(f"an instance of a class made from {_name_of(type_of_layout(cls))!r}")
 
     def _layout_of(self, cls: type) -> _Layout:
@@ -600,7 +488,7 @@ class Writer(pickle.Pickler):
         has_dict = False
         for each in mro_of(cls):
             for name, held in namespace_of(each).items():
-                if type(held) is types.MemberDescriptorType and self._is_user_class(each):
+                if type(held) is types.MemberDescriptorType and self.is_user_class(each):
                     slots.setdefault(name, held)
                 elif name == "__dict__":
                     has_dict = True
@@ -610,7 +498,7 @@ class Writer(pickle.Pickler):
         )
         needs_hash = hashed is not None and hashed is not object.__hash__
         is_plain = type_of_layout(cls) is object and not issubclass(cls, BaseException)
-        is_of_library = not all(each is object or self._is_user_class(each) for each in mro_of(cls))
+        is_of_library = not all(each is object or self.is_user_class(each) for each in mro_of(cls))
         made = self._layouts[cls] = _Layout([*slots.items()], has_dict, is_plain, needs_hash, runs_code, is_of_library)
         return made
 
@@ -622,37 +510,13 @@ class Writer(pickle.Pickler):
             return make, arguments, attributes, None, None, BUILDERS["fill_instance"]
         if not attributes:
             return make, arguments
-        return self._later(obj, make, arguments, BUILDERS["fill_instance"], attributes)
+        return self.later(obj, make, arguments, BUILDERS["fill_instance"], attributes)
 
-    def _later(self, obj: Any, make: Any, arguments: tuple[Any, ...], fill: Any, state: object) -> Any:
+    def later(self, obj: Any, make: Any, arguments: tuple[Any, ...], fill: Any, state: object) -> Any:
         self._waiting.append((obj, fill, state))
         return make, arguments
 
-    # Small ones ----------------------------------------------------------------------------------------------------------------
-
-    def _remembering(self, function: Any) -> Any:
-        """A `functools.lru_cache` with what it remembers; where that cannot be kept, it is computed again."""
-        make, arguments = BUILDERS["lru"], (function.__wrapped__, function.cache_parameters())
-        if self._is_trial or not (results := remembered.of(function)):
-            return make, arguments
-        trial = Writer(self._known, self._codes, self._space, (), (), self._sink.room, has_leaves=False)
-        trial._is_trial = True
-        try:
-            trial.write(results)
-        except Exception:  # noqa: BLE001  results may be anything
-            return make, arguments
-        return self._later(function, make, arguments, BUILDERS["fill_lru"], (results, *function.cache_info()[:2]))
-
-    def _places(self, places: Any) -> Any:
-        """What `frame.loc` and `frame.iloc` are."""
-        if places.axis is not None:
-            raise Unkept(f"{places.name} of one axis")
-        return BUILDERS["bound"], (places.obj, places.name)
-
-    def _context(self, context: Any) -> Any:
-        if inspect.getgeneratorstate(context.gen) != inspect.GEN_CREATED:
-            raise Unkept("a context that has been entered")
-        return BUILDERS["context"], (context.func, context.args, context.kwds)
+    # Methods ---------------------------------------------------------------------------------------------------------------------
 
     def _bound(self, method: Any) -> Any:
         owner, name = method.__self__, method.__name__
@@ -662,84 +526,9 @@ class Writer(pickle.Pickler):
 
     def _method(self, method: Any) -> Any:
         owner, function = method.__self__, method.__func__
-        if type(owner) in self._known.drawn and not (type(function) is types.FunctionType and self._is_own(function)):
+        if type(owner) in self.known.drawn and not (type(function) is types.FunctionType and self._is_own(function)):
             return BUILDERS["drawn_method"], (owner, function.__name__)
         return BUILDERS["method"], (function, owner)
-
-    def _count(self, count: Any) -> Any:
-        # Newer versions of Python give its state in no other way.
-        numbers = re.fullmatch(r"count\((-?\d+)(?:, (-?\d+))?\)", repr(count))
-        if numbers is None:
-            raise Unkept("an itertools.count of no whole numbers")
-        return itertools.count, tuple(int(each) for each in numbers.groups() if each)
-
-    def _styler(self, styler: Any) -> Any:
-        if styles.needs_matplotlib(styler):
-            self.libraries.add(MATPLOTLIB)
-        return BUILDERS["styler"], styles.parts(styler)
-
-    def _csv_writer(self, writer: Any) -> Any:
-        files = [one.__self__ for one in gc.get_referents(writer) if type(one) is types.BuiltinMethodType]
-        if [type(one) for one in files] != [io.StringIO]:
-            raise Unkept("a csv.writer into something else than text")
-        options = {name: getattr(writer.dialect, name) for name in _DIALECT}
-        return BUILDERS["csv_writer"], (files[0], options)
-
-    def _connection(self, connection: Any) -> Any:
-        try:
-            parts = databases.parts(connection)
-        except databases.NotKept as error:
-            raise Unkept(str(error)) from error
-        state = connection.row_factory, databases.made_for(connection)
-        return BUILDERS["connection"], parts, state, None, None, BUILDERS["fill_connection"]
-
-    def _cursor(self, cursor: Any) -> Any:
-        try:
-            return BUILDERS["cursor"], (cursor.connection, *databases.left_of(cursor))
-        except databases.NotKept as error:
-            raise Unkept(str(error)) from error
-
-    def _archive(self, archive: Any) -> Any:
-        try:
-            return BUILDERS["archive"], archive._parts()
-        except packed.NotKept as error:
-            raise Unkept(f"{error}: close it") from error
-
-    def _file(self, file: Any) -> Any:
-        if (parts := file._parts()) is None:
-            raise Unkept("an open file: what is in it is kept under its name")
-        return BUILDERS["file"], parts
-
-    def _parser(self, parser: Any) -> Any:
-        if vars(parser)["_given"]["dict_type"] not in (dict, collections.OrderedDict):
-            raise Unkept("a parser of settings that keeps them in other dicts than Python's")
-        options, state = readers.parts_of_parser(parser)
-        arguments = type(parser).__name__, options
-        return BUILDERS["parser"], arguments, state, None, None, BUILDERS["fill_parser"]
-
-    def _decoder(self, decoder: Any) -> Any:
-        options = {name: getattr(decoder, name) for name in _OF_DECODER}
-        usual, own = json.JSONDecoder().parse_constant, options["parse_constant"]
-        if type(own) is type(usual) and own == usual:
-            del options["parse_constant"]
-        return BUILDERS["decoder"], (options,)
-
-    def _pattern(self, pattern: re.Pattern[Any]) -> Any:
-        if type(pattern.pattern) not in (str, bytes):
-            raise Unkept("a pattern whose text is of a class of its own")
-        return _compile, (pattern.pattern, _given_flags(pattern))
-
-    def _distribution(self, frozen: Any) -> Any:
-        """Compiled code and functions made of text are in it, so its parameters are written."""
-        dist = frozen.dist
-        if type(dist).__name__ in drawings.TABULATED and not self._is_user_class(type(dist)):
-            return BUILDERS["frozen"], (dist, frozen.args, frozen.kwds)
-        stats: Any = self._known.language._modules.facades.get("scipy.stats")
-        known = getattr(stats, str(dist.name), None)
-        if known is None or type(known) is not type(dist) or known._updated_ctor_param() != dist._updated_ctor_param():
-            raise Unkept("a distribution of scipy's stats that is not made by one of its names")
-        self.libraries.add("scipy")
-        return BUILDERS["distribution"], (dist.name, frozen.args, frozen.kwds)
 
     def _unbound(self, method: Any) -> Any:
         owner, name = method.__objclass__, method.__name__
@@ -750,7 +539,7 @@ class Writer(pickle.Pickler):
     def _is_had(self, owner: Any, name: str, found: object) -> bool:
         """Whether the language gives code this object as an attribute of that one."""
         try:
-            return self._known.guards.getattr(owner, name) is found
+            return self.known.guards.getattr(owner, name) is found
         except (AttributeError, NotAllowed):
             return False
 
@@ -776,19 +565,7 @@ class ExactWriter(Writer):
         return number
 
 
-_OF_DECODER: Final = ("object_hook", "parse_float", "parse_int", "parse_constant", "strict", "object_pairs_hook")
 _HAS_DOC: Final = 0x4000000
-_FROZEN: Final = ("rv_continuous_frozen", "rv_discrete_frozen")
-_DIALECT: Final = (
-    "delimiter",
-    "quotechar",
-    "escapechar",
-    "doublequote",
-    "skipinitialspace",
-    "lineterminator",
-    "quoting",
-    "strict",
-)
 _ERROR_PARTS: Final = ("__cause__", "__context__", "__suppress_context__")
 _BESIDE_ARGUMENTS: Final[dict[type, tuple[str, ...]]] = {
     OSError: ("filename", "filename2"),
@@ -796,27 +573,6 @@ _BESIDE_ARGUMENTS: Final[dict[type, tuple[str, ...]]] = {
     NameError: ("name",),
     AttributeError: ("name",),
 }
-
-
-_strided: Any = np.lib.stride_tricks.as_strided(np.zeros(1))
-_STRIDED: Final = type(_strided.base)
-_ARRAYS: Final = (np.ndarray, *KINDS_OF_ARRAYS, np.ma.MaskedArray)
-
-
-def _base_of(array: Any) -> Any:
-    """Return the array of whose memory another array is a view, if there is one."""
-    base = array.base.base if type(array.base) is _STRIDED else array.base
-    return base if type(base) in _ARRAYS else None
-
-
-def _address(array: Any) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def _dtype(array: Any) -> Any:
-    """Return a dtype as text if the text says all of it."""
-    dtype = array.dtype
-    return dtype.str if dtype.metadata is None and dtype.names is None and dtype.subdtype is None else dtype
 
 
 def _annotations(owner: Any) -> dict[str, Any]:
@@ -838,15 +594,6 @@ def _dataclass_of(space: dict[str, Any], annotations: dict[str, Any], fields: di
         if not _is_of_class(f) and name in annotations
     }
     return flags, own, annotations
-
-
-def _variable(variable: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parameters of a random variable of scipy, and how it is computed where that is not the default."""
-    how = {name: getattr(variable, name) for name in ("validation_policy", "cache_policy")}
-    null = importlib.import_module("scipy.stats._distribution_infrastructure")._null
-    if variable.tol is not null and variable.tol is not None:
-        how["tol"] = variable.tol
-    return variable._original_parameters, {name: given for name, given in how.items() if given is not None}
 
 
 def _check_payloads(cls: Any) -> None:
@@ -910,13 +657,6 @@ def _held(cls: type, name: str) -> Any:
     return next((namespace_of(each)[name] for each in mro_of(cls) if name in namespace_of(each)), None)
 
 
-def _contents(cell: types.CellType) -> tuple[Any, ...]:
-    try:
-        return (cell.cell_contents,)
-    except ValueError:
-        return ()  # of a variable that has no value yet
-
-
 def _description(obj: object, kind: type) -> str:
     if kind is Facade:
         return f"the module {facade_name(obj)}"  # type: ignore[arg-type]
@@ -930,96 +670,20 @@ def _description(obj: object, kind: type) -> str:
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name} of {module}"
 
 
-def _of_formula(part: Any, kind: type) -> Any:
-    """Take a part of a formula, or a matrix made by one, apart. patsy refuses to be pickled: it promises no format to files."""
-    if not issubclass(kind, np.ndarray):
-        return copyreg.__newobj__, (kind,), vars(part)  # type: ignore[attr-defined]
-    if "design_info" not in vars(part):  # a slice of a matrix
-        return np.ndarray.__reduce__(part)
-    return copyreg.__newobj__, (kind, part.view(np.ndarray), part.design_info)  # type: ignore[attr-defined]
-
-
 _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     types.FunctionType: Writer._function,
     types.MethodType: Writer._method,
     types.BuiltinMethodType: Writer._bound,
-    types.MethodDescriptorType: Writer._unbound,
-    types.WrapperDescriptorType: Writer._unbound,
-    types.GetSetDescriptorType: Writer._unbound,
-    types.MemberDescriptorType: Writer._unbound,
-    types.CellType: lambda _w, c: (BUILDERS["cell"], (), _contents(c) or None, None, None, BUILDERS["fill_cell"]),
-    types.MappingProxyType: lambda _w, m: (BUILDERS["proxy"], (gc.get_referents(m)[0],)),
-    types.SimpleNamespace: lambda w, s: w._later(s, BUILDERS["namespace"], (), BUILDERS["fill_namespace"], s.__dict__),
-    staticmethod: lambda _w, m: (BUILDERS["static"], (m.__func__,)),
-    classmethod: lambda _w, m: (BUILDERS["of_class"], (m.__func__,)),
-    property: lambda _w, p: (BUILDERS["property"], (p.fget, p.fset, p.fdel, p.__doc__)),
-    functools.cached_property: lambda _w, p: (BUILDERS["cached"], (p.func, p.attrname)),
-    functools.partialmethod: lambda _w, p: (BUILDERS["partial_method"], (p.func, p.args, p.keywords)),
-    itertools.count: Writer._count,
-    contextlib._GeneratorContextManager: Writer._context,
-    HostFunction: lambda _w, f: (BUILDERS["known"], (name_of_function(f),)),
-    logs.Logger: lambda _w, logger: (BUILDERS["logger"], (logger.name,)),
-    type(csv.writer(io.StringIO())): Writer._csv_writer,
-    **dict.fromkeys((files.TextFile, files.BinaryFile), Writer._file),
-    struct.Struct: lambda _w, s: (struct.Struct, (s.format,)),
-    **dict.fromkeys((np.finfo, np.iinfo), lambda _w, i: (type(i), (i.dtype,))),
-    databases.Connection: Writer._connection,
-    databases.Cursor: Writer._cursor,
-    styles.Styler: Writer._styler,
-    functools._lru_cache_wrapper: Writer._remembering,
-    np.ma.MaskedArray: Writer._masked,
-    **dict.fromkeys(KINDS_OF_ARRAYS, Writer._of_kind),
-    sqlite3.Row: lambda _w, row: (BUILDERS["row"], (tuple(row.keys()), tuple(row))),
-    decimal.Context: lambda _w, c: (
-        (BUILDERS["context_of_decimals"], ()) if c is decimal.getcontext() else NotImplemented
+    **dict.fromkeys(
+        (
+            types.MethodDescriptorType,
+            types.WrapperDescriptorType,
+            types.GetSetDescriptorType,
+            types.MemberDescriptorType,
+        ),
+        Writer._unbound,
     ),
-    getters.AttributeGetter: lambda _w, g: (BUILDERS["getter"], ("attrgetter", *getters.given(g))),
-    getters.MethodCaller: lambda _w, g: (BUILDERS["getter"], ("methodcaller", *getters.given(g))),
-    **dict.fromkeys((type(pd.DataFrame().loc), type(pd.DataFrame().iloc)), Writer._places),
-    SharedValues: lambda _w, _r: (BUILDERS["values"], ()),
-    re.Pattern: Writer._pattern,
-    re.Match: lambda _w, m: (BUILDERS["match"], (m.re, m.string, m.span(), m.pos, m.endpos)),
-    zoneinfo.ZoneInfo: lambda _w, z: (BUILDERS["zone"], (_key_of(z),)),
-    typed.array: lambda _w, a: (BUILDERS["typed"], (a.typecode, real_array.array.tobytes(a._items))),
-    typing.TypeVar: lambda _w, t: (
-        BUILDERS["type_variable"],
-        (t.__name__, t.__constraints__, t.__bound__, t.__covariant__, t.__contravariant__),
-    ),
-    typing.NewType: lambda _w, t: (BUILDERS["new_type"], (t.__name__, t.__supertype__)),
-    dataclasses.InitVar: lambda _w, v: (BUILDERS["init_variable"], (v.type,)),
-    dataclasses.Field: lambda _w, f: (
-        BUILDERS["field"],
-        ((f.default, f.default_factory, f.init, f.repr, f.hash, f.compare, f.kw_only, dict(f.metadata)),),
-    ),
-    pd.arrays.IntervalArray: lambda _w, i: (BUILDERS["intervals"], (i._left, i._right, i.closed)),
-    configparser.SectionProxy: lambda _w, s: (operator.getitem, (s.parser, s.name)),
-    json.JSONDecoder: Writer._decoder,
-    Code: lambda _w, c: (BUILDERS["code"], tuple(c)),
-    **{
-        kind: lambda _w, v, name=name: (BUILDERS["dict_view"], (gc.get_referents(v)[0], name))  # type: ignore[misc]
-        for kind, name in _DICT_VIEWS.items()
-    },
+    np.ma.MaskedArray: lambda w, array: w._arrays.masked(array),
+    **dict.fromkeys(KINDS_OF_ARRAYS, lambda w, array: w._arrays.of_kind(array)),
+    **REDUCERS,
 }
-
-
-_REDUCERS_BY_NAME: Final[dict[str, Callable[[Writer, Any], Any]]] = {
-    "zipfile.ZipFile": Writer._archive,
-    "xml.etree.ElementTree.ElementTree": lambda _w, tree: (type(tree), (tree.getroot(),)),
-    **{f"configparser.{name}": Writer._parser for name in PARSERS},
-}
-"""Of classes that each language makes for itself."""
-
-
-def _given_flags(pattern: re.Pattern[Any]) -> int:
-    """Return the flags that code gave with a pattern: by them `re` finds the pattern when the code compiles it once more."""
-    text: Any = pattern.pattern
-    is_text = isinstance(text, str)
-    begin: Any = _FLAGS_IN_TEXT.match(text if is_text else text.decode("latin-1"))
-    implied = {re.RegexFlag[letter.upper()] for letter in {*begin[0]} - {*"(?)"}} | ({re.UNICODE} if is_text else set())
-    return int(pattern.flags & ~functools.reduce(operator.or_, implied, 0))
-
-
-def _key_of(zone: zoneinfo.ZoneInfo) -> str:
-    if zone.key is None:
-        raise Unkept("a time zone without a name")
-    return zone.key
