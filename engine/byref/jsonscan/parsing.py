@@ -26,13 +26,13 @@ _WINDOW: Final = 1 << 12
 _ROUNDS: Final = 4
 """How often adjacent pairs of brackets are removed, the innermost first, before the rest is walked through in Python."""
 _FEW: Final = 1 << 13
-"""Backslashes that are looked at one by one; of more, all are at once."""
+"""Escapes that are removed one by one; of more, all are at once."""
 _NO_MARKS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 
 # A string may end with the text, because a block may end inside one. The quantifiers are possessive: they never backtrack, so
 # hostile text cannot make them slow.
 _marks = re.compile(rb'[\[\]{},]|"(?:[^"\\]++|\\.)*+(?:(")|\\?\Z)', re.DOTALL).finditer
-_escapes = re.compile(rb'\\[\\"]').sub
+_escapes = re.compile(rb'\\[\\"]').subn
 _quoted = re.compile(rb'"[^"]*"').sub
 _in_string = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL).match
 _closing = re.compile(rb'["}\]]*\Z').search
@@ -304,9 +304,8 @@ def _unpaired(brackets: bytes) -> tuple[int, list[bool]]:
 
 def _without_escapes(text: bytes) -> bytes:
     """Remove escaped backslashes and escaped quotes from JSON text: every quote that is left begins or ends a string."""
-    if text.count(b"\\") > _FEW:
-        return text.replace(rb"\\", b"").replace(rb"\"", b"")
-    return _escapes(b"", text)
+    without, count = _escapes(b"", text, _FEW)
+    return without if count < _FEW else text.replace(rb"\\", b"").replace(rb"\"", b"")
 
 
 def _with_strings(value: Any, strings: dict[str, str]) -> Any:
