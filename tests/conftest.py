@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib.util
 import os
@@ -131,6 +132,7 @@ from, a sandbox that may be broken, where the processes of races come from, an S
 """
 
 
+@functools.cache
 def together(file: str) -> str:
     """What the tests of a file are one unit of work with."""
     return next((name for beginning, name in TOGETHER.items() if file.startswith(beginning)), file)
@@ -163,6 +165,16 @@ class ByWhatIsShared(LoadFileScheduling):
                 node.send_runtest_some([places[id] for id, is_done in unit.items() if not is_done])
                 return
         node.shutdown()
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Forget the test: pytest-xdist would look through all that were ever given to a worker, several times for each."""
+        id = self.registered_collections[node][item_index]
+        name = self._split_scope(id)
+        units = self.assigned_work[node]
+        del units[name][id]
+        if not units[name]:
+            del units[name]
+        self._reschedule(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:

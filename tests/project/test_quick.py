@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engines import MOST
+from engines import LARGE, MOST
 
 from byref_sandbox import Sandbox
 
@@ -26,6 +26,14 @@ def test_of_those_that_are_marked_all_are(sandbox: Sandbox, request: pytest.Fixt
 @pytest.mark.parametrize("case", range(MOST + 1))
 def test_of_those_that_have_none_all_are(request: pytest.FixtureRequest, case: int) -> None:
     assert request.node.get_closest_marker("slow") is None
+
+
+@pytest.mark.parametrize("size", range(9))
+@pytest.mark.parametrize("form", range(3))
+def test_of_a_large_product_each_value_is_taken_once(request: pytest.FixtureRequest, size: int, form: int) -> None:
+    assert LARGE < 9 * 3
+    is_quick = request.node.get_closest_marker("slow") is None
+    assert is_quick == (form == size % 3)
 
 
 @pytest.mark.parametrize("case", range(3))

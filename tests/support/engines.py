@@ -27,8 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     The others look at what byref makes of an output, which is done before the database is asked. Tests with a database of
     their own are about it and are taken on both, but for those marked `quick_on(database, reason)`, and in memory those that are
-    marked for it. Of a table of cases that each have an engine or a sandbox it takes some, and each on one of the kinds: see
-    `_shorten` and `_in_turn`.
+    marked for it. Of a table of cases that each have an engine or a sandbox it takes some, and each on one of the kinds, and of a
+    large product of parameters each once: see `_shorten`, `_in_turn` and `_each_once`.
     """
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
@@ -47,6 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         elif len(mark.args) != 1:
             raise pytest.UsageError(f"{item.nodeid}: expected postgresql(what the database decides there)")
+    _each_once(items)
     _shorten(items)
     _in_turn(items)
 
@@ -79,6 +80,34 @@ def _shorten(items: list[pytest.Item]) -> None:
         for place, item in enumerate(cases):
             if len(cases) > MOST and place * MOST % len(cases) >= MOST:
                 item.add_marker(pytest.mark.slow)
+
+
+LARGE = 24
+"""Cases that a product of parameters may have in a quick run."""
+
+
+def _each_once(items: list[pytest.Item]) -> None:
+    """Leave to a whole run the products of several `parametrize`: each value of the longest is taken with one of each other."""
+    tables: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and not item.get_closest_marker("slow"):
+            tables.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for cases in tables.values():
+        if len(cases) <= LARGE or cases[0].get_closest_marker("every_case") is not None:
+            continue
+        places = []
+        for mark in cases[0].iter_markers("parametrize"):
+            names = mark.args[0].replace(" ", "").split(",") if isinstance(mark.args[0], str) else mark.args[0]
+            seen: dict[tuple[int, ...], int] = {}
+            keys = (tuple(id(case.callspec.params.get(name)) for name in names) for case in cases)
+            places.append([seen.setdefault(key, len(seen)) for key in keys])
+        if len(places) < 2:
+            continue
+        counts = [max(each) + 1 for each in places]
+        longest = places[counts.index(max(counts))]
+        for number, case in enumerate(cases):
+            if any(each[number] != longest[number] % count for each, count in zip(places, counts, strict=True)):
+                case.add_marker(pytest.mark.slow)
 
 
 def _in_turn(items: list[pytest.Item]) -> None:
