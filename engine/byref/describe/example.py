@@ -464,12 +464,20 @@ class _Elements:
         """Return the element that shows most, one of each other kind, and those that have what all before them lack."""
         places = _Places(self._types)
         counts = [places.count(one, type_) for _, one in candidates]
-        full = [candidates[at] for at, count in enumerate(counts) if count == max(counts)]
+        most_shown = max(counts)
+        full = [one for one, count in zip(candidates, counts, strict=True) if count == most_shown]
+        sizes: dict[_K, int] = {}
+
+        def size_of(element: tuple[_K, Any]) -> int:
+            if (known := sizes.get(element[0])) is None:
+                known = sizes[element[0]] = _size(element)
+            return known
+
         key, best = full[0]
-        size = _size(full[0])
+        size = size_of(full[0])
         if size > _SHORT:
-            shortest = min(full[:_CANDIDATES], key=_size)
-            if _size(shortest) < _SHORTER * size:
+            shortest = min(full[:_CANDIDATES], key=size_of)
+            if size_of(shortest) < _SHORTER * size:
                 key, best = shortest
         chosen = [_Chosen(key, best)]
         for kind in {type(one): None for _, one in candidates}:
@@ -480,17 +488,21 @@ class _Elements:
             at = key
             candidates = sorted(candidates, key=lambda one: abs(cast(int, one[0]) - at))
         else:
-            candidates = sorted(candidates, key=_size)
+            candidates = sorted(candidates, key=size_of)
         for more in range(_MORE):
             lacking, most, found = {}, -inf, None
+            with_more: list[tuple[_K, Any]] = []
             for key, one in candidates:
                 missing, count = self._lacking(shown, one, type_, 0)
+                if count:
+                    with_more.append((key, one))
                 worth = count - (len(key) / _WORTH if isinstance(key, str) else 0)
                 if count and worth > most:
                     lacking, most, found = missing, worth, (key, one)
             if found is None:
                 break
             chosen.append(_Chosen(*found, lacking, _SECOND if not more else _THIRD))
+            candidates = with_more  # the others lack nothing beside more, either
             shown = _joined(shown, found[1], lacking)
         return chosen
 

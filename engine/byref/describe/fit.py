@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -135,7 +135,8 @@ class _Fitting:
         if node.kinds & OBJECT:
             size += 33
             for key, member in node.members.items():
-                size += len(key) + 4 + self.size(member)
+                size += len(key) + 4
+                size += self.size(member) if member.kinds & CONTAINER else _STUB + 9 * member.kinds.bit_count()
             if self._with_required and node.required:  # of a map these may be a hundred thousand
                 size += sum(map(len, node.required)) + 3 * len(node.required)
             if node.rest is not None:
@@ -237,10 +238,17 @@ class _Fitting:
             if len(keys) < _ALIKE or not overlap([node.members[key] for key in keys]):
                 continue
             members = [node.members[key] for key in keys]
-            if 2 * self.size(merge(members)) <= sum(map(self.size, members)):
-                folded = fold(folded, keys)
+            merged = _rest_of(node, keys) or merge(members)
+            if 2 * self.size(merged) <= sum(map(self.size, members)):
+                folded = fold(folded, keys, merged if folded is node and node.rest is None else None)
         self._folded[node] = folded
         return folded
+
+
+def _rest_of(node: Node, keys: Sequence[str]) -> Node | None:
+    """Return the members of these keys as one place, if the node as a map has just these folded."""
+    mapped = node.as_map
+    return mapped.rest if mapped is not None and node.rest is None and list(mapped.rest_keys) == keys else None
 
 
 def _types(node: Node) -> list[str]:

@@ -127,19 +127,26 @@ def _grid(value: object, node: Node, path: Path) -> Grid | None:
     if not arrays or len(arrays) > _MAX_ARRAYS or any(type(one) is not list for one in arrays):
         return None
     is_one = len(arrays) == 1
-    rows = arrays[0] if is_one else list(chain.from_iterable(arrays))
-    width = len(rows[0]) if rows else 0
-    if not 1 <= width <= MAX_COLUMNS or set(map(len, rows)) != {width}:
-        return None
     assert node.items is not None and node.items.items is not None
     cells = node.items.items
+    are_mixed = (cells.kinds & ~NULL).bit_count() > 1
+    if not is_one and not are_mixed:
+        return None  # numbers alone, say: that each column has them is what the schema says
+    rows = arrays[0] if is_one else list(chain.from_iterable(arrays))
+    width = len(rows[0]) if rows else 0
+    if not 1 <= width <= MAX_COLUMNS:
+        return None
     names = _header(value, path, width) if is_one else None
+    if not are_mixed and names is None and not cells.kinds & STRING:
+        return None
+    if set(map(len, rows)) != {width}:
+        return None
     header = None
     if names is None and is_one and (names := _first_row(rows)) is not None:
         header = rows[0]
     count = len(rows) - (header is not None)
-    if count < _LEAST_ROWS or (names is None and (cells.kinds & ~NULL).bit_count() < 2):
-        return None  # numbers alone, say: that each column has them is what the schema says
+    if count < _LEAST_ROWS or (names is None and not are_mixed):
+        return None
     kinds = [cells.kinds] * width
     if count * width <= _CELLS and cells.kinds.bit_count() > 1:
         kinds = _kinds(rows, width, header is not None)

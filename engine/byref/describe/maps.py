@@ -60,14 +60,14 @@ def _is_one_more(node: Node, key: str) -> bool:
     return 2 * len(member.members.keys() & rest.members.keys()) > len(member.members)
 
 
-def fold(node: Node, keys: Sequence[str]) -> Node:
-    """Return a copy of the node with these keys folded."""
+def fold(node: Node, keys: Sequence[str], rest: Node | None = None) -> Node:
+    """Return a copy of the node with these keys folded; `rest` is what becomes of them, if that is known."""
     folded = copy(node)
     folded.as_map = None
     folded.members, folded.rest_keys = dict(node.members), dict(node.rest_keys)
     folded.counts = None if node.counts is None else dict(node.counts)
     if keys:
-        folded.fold(keys)
+        folded.fold(keys, rest)
     return folded
 
 

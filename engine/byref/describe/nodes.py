@@ -73,8 +73,8 @@ class Node:
             self.counts = dict.fromkeys(islice(self.members, known), self.objects)
         return self.counts
 
-    def fold(self, keys: Iterable[str]) -> None:
-        """Move the values of `keys` into one common place, `rest`."""
+    def fold(self, keys: Iterable[str], rest: Node | None = None) -> None:
+        """Move the values of `keys` into one common place, `rest`, which is merged of them if it is not given."""
         nodes = [] if self.rest is None else [self.rest]
         for key in keys:
             if self.counts is not None:
@@ -83,7 +83,7 @@ class Node:
             node = self.members.pop(key, None)
             if node is not None:
                 nodes.append(node)
-        self.rest = merge(nodes) if nodes else Node()
+        self.rest = rest or (merge(nodes) if nodes else Node())
 
 
 def places(node: Node) -> Iterator[Node]:
@@ -94,6 +94,20 @@ def places(node: Node) -> Iterator[Node]:
         yield one
         pending += one.members.values()
         pending += (below for below in (one.items, one.rest) if below is not None)
+
+
+def count_places(node: Node, most: int) -> int:
+    """Count the place and all places below it, up to `most`."""
+    count, pending = 1, [node]
+    while pending and count < most:
+        one = pending.pop()
+        count += len(one.members)
+        pending += [member for member in one.members.values() if member.kinds & CONTAINER]
+        for place in (one.items, one.rest):
+            if place is not None:
+                count += 1
+                pending.append(place)
+    return min(count, most)
 
 
 def cut_at(node: Node) -> str | None:
@@ -116,29 +130,39 @@ def merge(nodes: Sequence[Node]) -> Node:
     kinds = 0
     for node in nodes:
         kinds |= node.kinds
+    if not kinds & CONTAINER:  # so are most places, and there is nothing else to say of them
+        for node in nodes:
+            if node.kinds == kinds:
+                return node
     merged = Node()
     merged.kinds = kinds
-    if not kinds & CONTAINER:  # so are most places, and there is nothing else to say of them
-        return next((node for node in nodes if node.kinds == kinds), merged)
     below: dict[str, list[Node]] = {}
-    items, rests, had_containers = [], [], False
+    items, rests, had_containers, are_counted = [], [], False, False
     for node in nodes:
         if not had_containers:
             merged.arrays_first, had_containers = node.arrays_first, bool(node.kinds & CONTAINER)
         merged.is_cut |= node.is_cut
         merged.is_sampled |= node.is_sampled
-        merged.objects += node.objects
-        merged.rest_keys.update(node.rest_keys)
         if node.items is not None:
             items.append(node.items)
+        merged.objects += node.objects
+        if node.rest_keys:
+            merged.rest_keys.update(node.rest_keys)
         if node.rest is not None:
             rests.append(node.rest)
         for key, member in node.members.items():
-            below.setdefault(key, []).append(member)
+            if (known := below.get(key)) is None:
+                below[key] = [member]
+            else:
+                known.append(member)
+        are_counted = are_counted or bool(node.objects and node.counts is not None)
         if node.required is not None:
             merged.required = node.required if merged.required is None else merged.required & node.required
-    if any(node.objects and (node.counts is not None or len(node.members) < len(below)) for node in nodes):
-        merged.counts = {key: sum(node.count(key) for node in nodes if key in node.members) for key in below}
+    if are_counted or any(node.objects and len(node.members) < len(below) for node in nodes):
+        merged.counts = counts = dict.fromkeys(below, 0)
+        for node in nodes:
+            for key in node.members:
+                counts[key] += node.objects if node.counts is None else node.counts.get(key, 0)
     if items:
         merged.items = merge(items)
     for key, members in below.items():
@@ -147,7 +171,7 @@ def merge(nodes: Sequence[Node]) -> Node:
             if merged.counts is not None:
                 del merged.counts[key]
         else:
-            merged.members[key] = merge(members)
+            merged.members[key] = members[0] if len(members) == 1 else merge(members)
     if rests:
         merged.rest = merge(rests)
     return merged

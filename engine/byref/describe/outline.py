@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
-from itertools import chain, islice
+from itertools import islice
 from math import log10
 from typing import Final
 
 from byref.describe.grids import Grid
 from byref.describe.maps import as_map
-from byref.describe.nodes import ARRAY, CONTAINER, OBJECT, Node, merge, places
+from byref.describe.nodes import ARRAY, CONTAINER, OBJECT, Node, count_places, merge
 from byref.describe.paths import Cell
 from byref.describe.rows import Rows
 from byref.describe.search import most_within
@@ -46,6 +46,8 @@ _MET: Final = 0.7
 _MERGED: Final = 50_000
 """Maximum places that are read to join shapes, and at most so many times all places of the value:"""
 _READ_AGAIN: Final = 10
+_COUNTED: Final = 64
+"""Places of two shapes that are counted at first, to find which is smaller."""
 _CELLS: Final = 0.5
 """Share of the room that the cells of all rows without keys may take; those that have none are counted."""
 _GUESS: Final = 3
@@ -148,16 +150,20 @@ class Outline:
         """Return one node for two; None if so much was joined already that it would take too long."""
         if (id(first), id(second)) not in self._merged:
             # What only one of them has is shared, not copied; so the smaller one says how much work it is at most.
-            both = zip(places(first), places(second), strict=False)
-            if not self._takes(sum(1 for _ in islice(both, self._left + 1))):
+            most = min(_COUNTED, self._left + 1)
+            while (fewest := min(count_places(first, most), count_places(second, most))) == most <= self._left:
+                most = min(4 * most, self._left + 1)
+            if not self._takes(fewest):
                 return None
         return self.merge([first, second])
 
     def merged(self, nodes: Sequence[Node]) -> Node | None:
         """Return one node for several; None if so much was joined already that it would take too long."""
         if len(nodes) > 1 and tuple(map(id, nodes)) not in self._merged:
-            every = chain.from_iterable(map(places, nodes))
-            if not self._takes(sum(1 for _ in islice(every, self._left + 1))):
+            every = 0
+            for node in nodes:
+                every += count_places(node, self._left + 1 - every)
+            if not self._takes(every):
                 return None
         return self.merge(nodes) if len(nodes) > 1 else nodes[0]
 
@@ -180,8 +186,7 @@ class Outline:
     @cached_property
     def _left(self) -> int:
         """How many places may still be read to join shapes: a shape inside itself, level by level, would be read at each level."""
-        every = sum(1 for _ in islice(places(self.node), _MERGED // _READ_AGAIN))
-        return every * _READ_AGAIN
+        return count_places(self.node, _MERGED // _READ_AGAIN) * _READ_AGAIN
 
     def _measure(self, node: Node, value: object, depth: int) -> None:
         if type(value) is list or type(value) is Rows:
@@ -437,5 +442,10 @@ def _covers(wide: Node, narrow: Node, levels: int = _LEVELS) -> bool:
         # Which of the keys that are data has which value is not known: so each place that they lead to has to cover all.
         below.append((wide.rest, narrow.rest))
         below += [(member, narrow.rest) for key, member in wide.members.items() if key in narrow.rest_keys]
-    below += [(wide.members.get(key, wide.rest), member) for key, member in narrow.members.items()]
+    for key, member in narrow.members.items():
+        one = wide.members.get(key, wide.rest)
+        if one is None or member.kinds & ~one.kinds:
+            return False
+        if member.kinds & CONTAINER or levels == 1:
+            below.append((one, member))
     return all(one is not None and _covers(one, other, levels - 1) for one, other in below)

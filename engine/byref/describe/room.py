@@ -33,23 +33,29 @@ def size_within(value: object, limit: int) -> int:
         return min(_size(value, kind, limit), limit + 1)
     size = 0
     level: list[Any] = [value]
-    for _ in range(LEVELS):
+    for left in range(LEVELS, 0, -1):
         below: list[Any] = []
         for one in level:
-            kind = type(one)
-            if kind is dict:
-                size += 2
-                for key, member in one.items():
-                    size += len(key) + 3
+            if left == 1 and one:
+                return limit + 1
+            size += 2
+            members = one
+            if type(one) is dict:
+                members = one.values()
+                size += 3 * len(one)
+            if size + 2 * (len(one) + len(below)) > limit:  # every value takes two characters
+                return limit + 1
+            if members is not one:
+                size += sum(map(len, one))
+            for member in members:
+                kind = type(member)
+                if kind is str:
+                    size += len(member) + 3
+                elif kind is dict or kind is list:
                     below.append(member)
-                    if size + 2 * len(below) > limit:
-                        break
-            elif kind is list:
-                size += 2
-                below.extend(one if len(one) <= limit else one[:limit])
-            else:
-                size += _size(one, kind, limit)
-            if size + 2 * len(below) > limit:  # every value takes two characters
+                else:
+                    size += _size(member, kind, limit)
+            if size + 2 * len(below) > limit:
                 return limit + 1
         if not below:
             return size
