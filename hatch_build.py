@@ -22,7 +22,7 @@ except ImportError:  # only the hook needs it
     BuildHookInterface = object
 
 ROOT = Path(__file__).parent
-MODULES = ("byref/describe/_columns", "byref/content/_lines")
+MODULES = ("byref/describe/_columns", "byref/jsonscan/_marks")
 SUFFIX = ".abi3.so"
 FLAGS = ("-O2", "-fPIC", "-shared", "-std=c11", "-Wall", "-Wextra")
 ZIG = {

@@ -24,7 +24,7 @@ OUTSIDE = (0, 0, 0, 0, 0)
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    module = c_modules.compiled("byref/content/_lines", tmp_path_factory.mktemp("compiled"))
+    module = c_modules.compiled("byref/jsonscan/_marks", tmp_path_factory.mktemp("compiled"))
     installed, values.compiled = values.compiled, module
     yield module
     values.compiled = installed
@@ -88,7 +88,7 @@ def test_what_text_does_not_tell_is_written_the_same(value: dict[Any, Any]) -> N
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_bytes_are_kept(compiled: ModuleType, seed: int) -> None:
+def test_any_bytes_are_read_and_kept(compiled: ModuleType, seed: int) -> None:
     """Wherever the pieces are cut, and whatever is in them."""
     random = Random(seed)
     for _ in range(100):
@@ -101,3 +101,7 @@ def test_any_bytes_are_kept(compiled: ModuleType, seed: int) -> None:
             part, _, place = compiled.broken(text[start:stop], place)
             parts.append(part)
         assert (b"".join(parts), place) == (whole, end)
+        comma, quote, closed, opened = compiled.structure(text, random.randrange(20))
+        assert comma < 0 or text[comma : comma + 1] == b","
+        assert quote < 0 or text[quote : quote + 1] == b'"'
+        assert closed + len(opened) <= len(text)

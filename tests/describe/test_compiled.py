@@ -179,12 +179,12 @@ from byref.content import values
 from byref.describe import columns
 folder = Path(sys.argv[1])
 columns.compiled = c_modules.loaded("_columns", folder / "_columns.abi3.so")
-values.compiled = c_modules.loaded("_lines", folder / "_lines.abi3.so")
+values.compiled = c_modules.loaded("_marks", folder / "_marks.abi3.so")
 for seed in range(200):
     tests.assert_both_agree(tests.made(Random(seed), 3_000))
     tests.assert_both_agree({"x": tests.maps(Random(seed))})
     lines.assert_both_agree({"x": tests.made(Random(seed), 3_000)})
-    lines.test_any_bytes_are_kept(values.compiled, seed)
+    lines.test_any_bytes_are_read_and_kept(values.compiled, seed)
 tests.test_what_is_not_plain_is_left_to_python(columns.compiled)
 tests.test_others_may_change_the_value_meanwhile()
 print("clean")

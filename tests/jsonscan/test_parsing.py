@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 import time
+from types import ModuleType
 from typing import Any
 
+import c_modules
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,9 +19,15 @@ from byref.jsonscan import chunks, parse, parse_chunked, parsing
 from byref_sandbox import jsontext
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def marks(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    return c_modules.compiled("byref/jsonscan/_marks", tmp_path_factory.mktemp("compiled"))
+
+
+@pytest.fixture(autouse=True, params=["Python", "C"])
+def small(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """A chunk of tens of bytes is as good as one of hundreds of thousands."""
+    monkeypatch.setattr(parsing, "compiled", request.getfixturevalue("marks") if request.param == "C" else None)
     monkeypatch.setattr(chunks, "BIG", 0)
     for name, size in {"_SIZE": 40, "_LONG": 60, "_WINDOW": 16}.items():
         monkeypatch.setattr(parsing, name, size)
@@ -97,3 +105,13 @@ def test_text_without_commas_is_soon_refused(monkeypatch: pytest.MonkeyPatch, ag
     with pytest.raises(jsontext.NotJSON):
         parse_chunked(again * (4_000_000 // len(again)))
     assert time.process_time() - begun < 0.5
+
+
+@given(st.text('"\\\\an'))
+def test_many_escapes_are_removed_as_few_are(text: str) -> None:
+    data = json.dumps([text, text]).encode()
+    few = parsing._without_escapes(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parsing, "_FEW", 1)
+        assert parsing._without_escapes(data) == few
+    assert few.count(b'"') == 4

@@ -22,7 +22,7 @@ from byref.jsonscan import chunks, parse
 from byref_sandbox import jsontext
 
 try:
-    from byref.content import _lines as compiled
+    from byref.jsonscan import _marks as compiled
 except ImportError:  # it was installed without a compiler
     compiled = None  # type: ignore[assignment]
 
@@ -39,7 +39,7 @@ _SCALARS = (str, int, float, bool, type(None))
 _WEIGHED = (str, bytes, *_CONTAINERS)
 _OWN_TYPES = {dict, list, *_SCALARS}
 _OUTSIDE = (0, 0, 0, 0, 0)
-"""The place before and behind a value: see `_lines.c`."""
+"""The place before and behind a value: see `_marks.c`."""
 _LIGHT = 16
 """Weight of a number, or of an object that is converted."""
 _LEVELS = 3
@@ -191,7 +191,7 @@ def _check_types(members: Iterable[Any], levels: int) -> None:
 class _Lines:
     """The text of a value, line by line. What stands alone on its line is encoded together with many others, which is much faster.
 
-    `_lines.c` makes the same of plain objects, where it was compiled. What changes here changes there; a test compares them.
+    `_marks.c` makes the same of plain objects, where it was compiled. What changes here changes there; a test compares them.
     """
 
     def __init__(self) -> None:

@@ -145,23 +145,17 @@ static size_t member_of(Reading *r, Node *node, PyObject *key, size_t hint) {
 /* Read values that come one after the other, as the items of arrays do, by chunks. */
 typedef struct { Node *node; size_t from, seen; int depth; } Chunks;
 
-static int next_of(Reading *r, Chunks *chunks, PyObject *value, int kind) {
-    if (kind & CONTAINER) {
-        if (push(r, value)) return -1;
-    } else {
-        chunks->node->kinds |= kind;
-    }
-    if (++chunks->seen < r->chunk) return 0;
-    chunks->seen = 0;
-    int failed = add(r, chunks->node, chunks->from, r->height - chunks->from, chunks->depth);
-    drop(r, chunks->from);
-    return failed;
-}
-
 static int end_of(Reading *r, Chunks *chunks) {
     int failed = add(r, chunks->node, chunks->from, r->height - chunks->from, chunks->depth);
     drop(r, chunks->from);
+    chunks->seen = 0;
     return failed;
+}
+
+static int next_of(Reading *r, Chunks *chunks, PyObject *value, int kind) {
+    if (kind & CONTAINER && push(r, value)) return -1;
+    if (!(kind & CONTAINER)) chunks->node->kinds |= kind;
+    return ++chunks->seen < r->chunk ? 0 : end_of(r, chunks);
 }
 
 static int add_arrays(Reading *r, Node *node, size_t from, size_t count, int depth) {
@@ -383,11 +377,10 @@ done:
     return made;
 }
 
-static PyObject *read_value(PyObject *module, PyObject *arguments) {
+static PyObject *read_value(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *value, *class, *result = NULL, *leaves[CONTAINER] = {NULL};
     Py_ssize_t map_keys, wide_keys, chunk;
     Reading r = {0};
-    (void)module;
     if (!PyArg_ParseTuple(arguments, "OOppinnn", &value, &class, &r.plain, &r.fold, &r.deepest, &map_keys, &wide_keys, &chunk))
         return NULL;
     if (map_keys < 0 || wide_keys < 0 || chunk < 1) return PyErr_Format(PyExc_ValueError, "these are counts");
