@@ -34,7 +34,9 @@ from byref_sandbox.values.data import Unusable
 _TICK_SECONDS: Final = 0.05
 """An expired timer fires again after so long: code that catches the first exception does not catch them all."""
 _RESERVE_BYTES: Final = 8 << 20
-"""Address space that is given back when memory runs out, so that the failure can be reported."""
+"""Address space that is given back for a reply, so that a failure can be reported when memory has run out."""
+_RESERVES: Final = 2
+"""One for the report that knows the line, and one for the report without it, if even that finds no memory."""
 _OWN_DEPTH: Final = 30
 """Calls of the worker itself that are below the first call of the code; they do not count against its limit."""
 _LEVELS: Final = 700
@@ -126,6 +128,8 @@ class Pauses:
             self._seconds, self._since = self.seconds, None
 
 
+_reserved: Final[list[mmap.mmap]] = []
+
 Body = Callable[[Captured], list[wire.Frame]]
 """Runs the code and returns the frames of the reply. The last may be a `Done`, to which output and usage are added."""
 Prepare = Callable[[], Body]
@@ -182,7 +186,7 @@ def _guarded(
     pauses: Pauses,
 ) -> list[wire.Frame]:
     # Address space and no memory: pages that nobody touches are not there.
-    reserve = mmap.mmap(-1, _RESERVE_BYTES, mmap.MAP_PRIVATE)
+    _reserved.extend(mmap.mmap(-1, _RESERVE_BYTES, mmap.MAP_PRIVATE) for _ in range(_RESERVES))
     try:
         body = prepare()
         sys.stdout, sys.stderr = stdout, stderr
@@ -207,7 +211,6 @@ def _guarded(
         return [error_frame(Failure("ValueError", str(error)))]
     except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
         disarm()
-        reserve.close()
         return [error_frame(failure_of(error, terms))]
 
 
@@ -292,7 +295,12 @@ def _say_where(reply: int) -> None:
 
 
 def disarm() -> None:
-    """Stop the run's own timers and signals, so that nothing interrupts the reply: from here on only the zygote watches the clock."""
+    """Let nothing stop the reply: neither the run's own timers and signals, which end, nor that its memory is used up.
+
+    From here on only the zygote watches the clock. Setting a signal takes memory, too.
+    """
+    if _reserved:
+        _reserved.pop().close()
     for number in (signal.SIGALRM, signal.SIGPROF, *_LAST_SIGNALS):
         signal.signal(number, signal.SIG_IGN)
 

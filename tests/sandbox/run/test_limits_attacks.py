@@ -98,6 +98,33 @@ def test_each_limit_has_an_error_of_its_own(sandbox: Sandbox, code: str, limits:
     assert outcome.error.hint
 
 
+GROWING = {
+    "lists in lists": "a = []\nwhile True: a = [a, 'x' * 40]",
+    "tuples in tuples": "t = ()\nwhile True: t = (t, 1.5)",
+    "a dict of texts": "d = {}\nfor i in range(10**8): d[i] = str(i)",
+    "records": "a = []\nfor i in range(10**7): a.append({'k': i, 'v': [i]})",
+    "objects": "class A: pass\na = []\nwhile True:\n    x = A()\n    x.y = 1\n    a.append(x)",
+    "series": "import pandas as pd\na = []\nwhile True: a.append(pd.Series([1.5]))",
+}
+"""Code that fills memory with small things, to the last of them: then there is none to report it with."""
+
+
+@pytest.mark.parametrize(
+    ("name", "megabytes"),
+    [("lists in lists", 67)]
+    + [
+        pytest.param(name, megabytes, marks=pytest.mark.slow)
+        for name in GROWING
+        for megabytes in (64, 65, 67, 70, 100, 200)
+    ],
+)
+def test_memory_that_is_full_to_the_last_byte_is_a_limit_and_no_crash(
+    sandbox: Sandbox, name: str, megabytes: int
+) -> None:
+    outcome = sandbox.run(GROWING[name], limits=Limits(memory_bytes=megabytes << 20, wall_seconds=60))
+    assert outcome.error.kind == "MemoryLimit", outcome.error
+
+
 @pytest.mark.slow
 def test_recursion_goes_as_deep_as_its_limit(sandbox: Sandbox) -> None:
     code = "def f(n): return n and f(n - 1) + 1\nf({})"
