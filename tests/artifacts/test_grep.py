@@ -105,10 +105,10 @@ def test_a_range_bounds_the_search_and_what_is_shown():
     ],
 )
 def test_what_cannot_be_searched_is_explained(options, message):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ToolError, match=message):
         search(FIFTY_ONE, options.pop("pattern", "x"), **options)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("options", [{"max_chars": 39}, {"max_chars": 5_000, "max_matches": 0}])
@@ -243,9 +243,9 @@ def test_a_deadline_stops_the_search_and_says_where():
 )
 @pytest.mark.parametrize("unit", ["b", "a", "ab ", "b\n", "a\n"])
 def test_no_pattern_runs_away(pattern, unit):
-    start = time.perf_counter()
+    start = time.process_time()
     search((unit * (2 << 20))[: 2 << 20].encode(), pattern, deadline=0.5)
-    assert time.perf_counter() - start < 6
+    assert time.process_time() - start < 6
 
 
 def test_a_long_line_shows_the_surroundings_of_its_matches():
