@@ -168,6 +168,7 @@ def test_without_a_compiler_it_is_said_and_left_out(monkeypatch: pytest.MonkeyPa
 
 
 SANITIZED = """
+import json
 import sys
 sys.path[:0] = sys.argv[2:]
 from pathlib import Path
@@ -177,14 +178,18 @@ import test_compiled as tests
 import test_lines_of_values as lines
 from byref.content import values
 from byref.describe import columns
+from byref.jsonscan import parsing
 folder = Path(sys.argv[1])
 columns.compiled = c_modules.loaded("_columns", folder / "_columns.abi3.so")
-values.compiled = c_modules.loaded("_marks", folder / "_marks.abi3.so")
+values.compiled = parsing.compiled = c_modules.loaded("_marks", folder / "_marks.abi3.so")
 for seed in range(200):
     tests.assert_both_agree(tests.made(Random(seed), 3_000))
     tests.assert_both_agree({"x": tests.maps(Random(seed))})
+for seed in range(20):
     lines.assert_both_agree({"x": tests.made(Random(seed), 3_000)})
     lines.test_any_bytes_are_read_and_kept(values.compiled, seed)
+    text = json.dumps([tests.made(Random(seed), 30_000)] * 3).encode()
+    assert repr(parsing.parse_chunked(text)) == repr(json.loads(text))
 tests.test_what_is_not_plain_is_left_to_python(columns.compiled)
 tests.test_others_may_change_the_value_meanwhile()
 print("clean")
