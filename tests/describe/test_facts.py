@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from byref.describe.formats import format_of
@@ -209,6 +209,7 @@ RECORDS = st.lists(st.fixed_dictionaries({}, optional={"x": CELLS, "y": CELLS, "
 
 
 @settings(max_examples=60, deadline=None)
+@example([{"203": [["a"]], "232": {}}, {"232": [], "210": [[True, "a"]], "203": {}}])  # of a map, and a field beside it
 @given(
     RECORDS
     | st.dictionaries(st.text(max_size=3), CELLS, max_size=12)

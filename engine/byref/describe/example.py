@@ -602,7 +602,8 @@ def _candidates(values: list[Any] | Rows) -> Iterator[tuple[int, Any]]:
     step = max((count - _CANDIDATES) // _SPREAD, 1)
     places = set(range(_CANDIDATES, count, step)) | {count - 1}
     if count <= _COUNTED and type(head[0]) is dict:
-        sizes = [len(one) if type(one) is dict else 0 for one in head]
+        are_alike = set(map(type, head)) == {dict}
+        sizes = list(map(len, head)) if are_alike else [len(one) if type(one) is dict else 0 for one in head]
         places.add(sizes.index(max(sizes)))
     for at in sorted(places):
         if at >= _CANDIDATES:

@@ -7,7 +7,7 @@ one, those nearest to the top and with most objects first; what is never looked 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
@@ -218,7 +218,7 @@ class Types:
         self._records: dict[frozenset[str], Record] = {}
         self._mapped: dict[frozenset[str], Record] = {}
         """Records that have further keys that are data, by their other keys. In a tree whose keys are names, say, each node is one."""
-        self._changed: set[Record] = set()
+        self._changed: dict[Record, None] = {}
         """Records that another place has joined: if they were looked into, they have to be again."""
         self.root = self.of(outline.node)
 
@@ -284,9 +284,9 @@ class Types:
             merged.is_cut = True
         return self.of(merged)
 
-    def take_changed(self) -> set[Record]:
+    def take_changed(self) -> Iterable[Record]:
         """Return the records whose members have to be looked into anew, and forget them."""
-        changed, self._changed = self._changed, set()
+        changed, self._changed = self._changed, {}
         return changed
 
     def _record(self, node: Node) -> Record:
@@ -309,7 +309,7 @@ class Types:
             alike.joined += 1
             alike.is_varied = True
             alike.node = joined
-            self._changed.add(alike)
+            self._changed[alike] = None
             records[frozenset(joined.members)] = alike
         return alike
 
@@ -347,7 +347,9 @@ class _Looking:
             if record in self._spent or not record.node.members:
                 continue
             is_whole = self._look_into(record) and is_whole
-            for changed in self._types.take_changed() & self._ranks.keys():
+            for changed in self._types.take_changed():
+                if changed not in self._ranks:
+                    continue
                 self._left += self._spent.pop(changed, 0)
                 changed.members = {}
                 changed.rest = None  # it has members, so that its rest is found when these are looked into

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from byref.describe.jsontext import compact, encodable
@@ -86,9 +87,9 @@ def written_key(key: str) -> str:
 def stepped(values: Iterable[Any], step: Step) -> Iterator[Any]:
     """Yield what one step leads to from each of several values, in order; nothing from those where there is none."""
     if step is ITEM:
-        return (one for each in values if type(each) is list for one in each)
+        return chain.from_iterable(each for each in values if type(each) is list)
     if step is KEY:
-        return (one for each in values if type(each) is dict for one in each.values())
+        return chain.from_iterable(each.values() for each in values if type(each) is dict)
     if isinstance(step, Cell):
         rows = (each for each in values if type(each) is list and each is not step.header)
         return (row[step.at] for row in rows if step.at < len(row))

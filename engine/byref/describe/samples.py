@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from byref.describe.grids import Grid
 from byref.describe.maps import as_map
-from byref.describe.nodes import NULL, OBJECT, Node
+from byref.describe.nodes import CONTAINER, NULL, OBJECT, Node
 from byref.describe.paths import ITEM, KEY, Cell, Path, Step, stepped
 from byref.describe.rows import Rows, Summary
 
@@ -89,6 +89,11 @@ class Place:
     def has_names(self) -> bool:
         """Whether some of the keys that lead to the values are names of fields, beside others that are data."""
         return self.step is KEY and self.parent is not None and bool(self.parent.node.members)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether values of such fields are, or stand above, some of the values: the node tells of those of the keys alone."""
+        return self.parent is not None and (self.has_names or self.parent.is_mixed)
 
     @property
     def summary(self) -> Summary | None:
@@ -169,7 +174,8 @@ def places(value: object, node: Node, work: Work, grids: Mapping[int, Grid] | No
                 return
             share = work.left * max(_SHARE / (len(level) - at), _LARGEST)
             for found in _found(place, share, work, columns.get(place.path)):
-                if any(type(one) in CONTAINERS for one in found.values):
+                may_hold_more = found.node.kinds & CONTAINER or found.is_mixed
+                if may_hold_more and any(type(one) in CONTAINERS for one in found.values):
                     below.append(found)
                 yield found
         if not below:
@@ -263,17 +269,26 @@ def _spread(
     count = sum(map(len, parts))
     if count <= most:
         return list(chain.from_iterable(parts)), sample
-    # One value of each of `most` spans, at a place in it that is a multiple of the golden ratio, modulo one: with a fixed step, a
-    # period of the data could coincide.
-    starts = [at * count // most for at in range(most + 1)]
-    spans = enumerate(pairwise(starts))
-    chosen = deque(start + (end - start) * (at * 40503 % 65536) // 65536 for at, (start, end) in spans)
-    some, passed = [], 0
+    chosen = _chosen(count, most)
+    if len(parts) == 1 and type(parts[0]) is list:
+        return list(itemgetter(*chosen)(parts[0])), Sample(path, most)
+    some, passed, at = [], 0, 0
     for part in parts:
         end = passed + len(part)
-        if chosen and chosen[0] < end:
+        if at < most and chosen[at] < end:
             values = part if type(part) is list else list(part)
-            while chosen and chosen[0] < end:
-                some.append(values[chosen.popleft() - passed])
+            while at < most and chosen[at] < end:
+                some.append(values[chosen[at] - passed])
+                at += 1
         passed = end
     return some, Sample(path, most)
+
+
+@lru_cache(maxsize=256)
+def _chosen(count: int, most: int) -> Sequence[int]:
+    """Return the places of `most` of so many values: one of each of `most` spans, at a multiple of the golden ratio, modulo one.
+
+    With a fixed step, a period of the data could coincide.
+    """
+    starts = [at * count // most for at in range(most + 1)]
+    return [start + (end - start) * (at * 40503 % 65536) // 65536 for at, (start, end) in enumerate(pairwise(starts))]

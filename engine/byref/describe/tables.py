@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from byref.describe.grids import Grid
@@ -44,6 +45,8 @@ _IDS: Final = ("id", "_id", "uuid", "guid", "key", "number", "sha", "slug", "cod
 """Members that may tell the items of an array apart, the best first."""
 MANY_ITEMS: Final = 50_000
 """Items of an array on the way to a table that are looked at for such a member."""
+_FIRST: Final = 64
+"""Items that are looked at before all of them."""
 _INSIDE: Final = 0.3
 """How much less a table counts for each array or map that it is inside of."""
 
@@ -98,8 +101,9 @@ def tables(
             if rows is not None and rows >= LEAST_ROWS:
                 told.append((replace(table, rows=rows), place))
     told.sort(key=_rank)
+    known: dict[Path, tuple[list[Any], str | None]] = {}
     return [
-        table if table.is_one or table.cells else replace(table, ids=_ids(value, table.path, place))
+        table if table.is_one or table.cells else replace(table, ids=_ids(value, table.path, place, known))
         for table, place in told
     ]
 
@@ -198,8 +202,13 @@ def _is_record(node: Node) -> bool:
     return bool(node.members)
 
 
-def _ids(value: object, path: Path, place: _Place | None) -> dict[int, str]:
-    """Return for each array on a path the member of its items that tells them apart, if there is one and they are few."""
+def _ids(
+    value: object, path: Path, place: _Place | None, known: dict[Path, tuple[list[Any], str | None]]
+) -> dict[int, str]:
+    """Return for each array on a path the member of its items that tells them apart, if there is one and they are few.
+
+    `known` has the values that each path led to, and that member: several tables may be on one way.
+    """
     nodes: list[Node] = []
     while place is not None:
         nodes.insert(0, place.node)
@@ -207,17 +216,21 @@ def _ids(value: object, path: Path, place: _Place | None) -> dict[int, str]:
     found: dict[int, str] = {}
     values: list[Any] = [value]
     for at, (step, node) in enumerate(zip(path, nodes[1:], strict=False)):
-        if any(type(one) is Rows for one in values):
+        if Rows in set(map(type, values)):
             name = _id_of_rows(node, values) if step is ITEM else None
             return found if name is None else {**found, at: name}
-        above, values = values, list(islice(stepped(values, step), MANY_ITEMS + 1))
+        reached = known.get(path[: at + 1])
+        if reached is None:
+            below, name = list(islice(stepped(values, step), MANY_ITEMS + 1)), None
+            if step is ITEM and node.kinds == OBJECT and len(below) <= MANY_ITEMS:
+                arrays = [one for one in values if type(one) is list]
+                name = _id_among(node, [below]) or (_id_among(node, arrays) if len(arrays) > 1 else None)
+            reached = known[path[: at + 1]] = below, name
+        values, name = reached
         if len(values) > MANY_ITEMS:
             return found
-        if step is ITEM and node.kinds == OBJECT:
-            arrays = [one for one in above if type(one) is list]
-            name = _id_among(node, [values]) or _id_among(node, arrays)
-            if name is not None:
-                found[at] = name
+        if name is not None:
+            found[at] = name
     return found
 
 
@@ -237,13 +250,21 @@ def _id_of_rows(node: Node, arrays: Sequence[Any]) -> str | None:
     lists = [one for one in arrays if type(one) is list]
     if name is None or names or name not in id_names(node) or sum(map(len, arrays)) > MANY_ITEMS:
         return None
-    return name if all(len({record[name] for record in records}) == len(records) for records in lists) else None
+    return name if all(_are_distinct(records, name) for records in lists) else None
+
+
+def _are_distinct(records: Sequence[Any], name: str) -> bool:
+    """Tell whether a member is another one in each record; mostly the first few tell that it is not."""
+    member = itemgetter(name)
+    if len(records) > _FIRST and len(set(map(member, records[:_FIRST]))) < _FIRST:
+        return False
+    return len(set(map(member, records))) == len(records)
 
 
 def _id_among(node: Node, arrays: Sequence[Sequence[Any]]) -> str | None:
     """Return the member that each record has and that is another one in each record of an array; the best one, or None."""
     for name in id_names(node):
-        if all(len({record[name] for record in records}) == len(records) for records in arrays):
+        if all(_are_distinct(records, name) for records in arrays):
             return name
     return None
 

@@ -441,7 +441,7 @@ def _said(place: Place, values: Sequence[Any], sample: Sample | None) -> _Column
     """Return what there is to say of a column; None if that is nothing."""
     column = _Column(place, values, sample)
     # Beside a map's entries, the values of fields are among these; the node tells of the entries alone.
-    types = set((() if place.has_names else _TYPE_OF.get(place.node.kinds)) or map(type, values))
+    types = set((() if place.is_mixed else _TYPE_OF.get(place.node.kinds)) or map(type, values))
     present = values if type(None) not in types else [one for one in values if one is not None]
     nulls = len(values) - len(present)
     types.discard(type(None))
