@@ -26,6 +26,7 @@ from material import Opener, page, prose, records
 from byref import Engine, Policy, Session
 from byref.content import to_block
 from byref_sandbox import jsontext
+from byref_sandbox.values.data import at_path
 
 
 @dataclasses.dataclass
@@ -492,10 +493,7 @@ def test_any_json_is_small_parses_and_is_reached_whole(
         assert session.variable("any_tool").value() == value
         assert session.variable(f"var_step_{result.step}").value() == value
         for variable in result.variables:
-            got = value
-            for key in variable.path:
-                got = got[key]
-            assert variable.value() == got
+            assert variable.value() == at_path(value, variable.path)
 
 
 @given(st.text(st.characters(codec=None)), st.integers(1, 400))
