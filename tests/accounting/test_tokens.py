@@ -157,9 +157,9 @@ def test_no_input_takes_long(o200k, unit, length):
     text = (unit * (length // len(unit)))[: length // len(unit[0].encode())]
     took = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         SampledCounter().count(text)
-        took.append(time.perf_counter() - start)
+        took.append(time.process_time() - start)
         if took[-1] < 0.05:
             break
     assert min(took) < 0.05  # 15 ms on an idle machine; one that repeats a pass over the text takes over 100
