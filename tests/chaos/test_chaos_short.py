@@ -20,7 +20,6 @@ SCENARIOS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_what_fails_is_survived(scenario: str, postgres_server: str, tmp_path: Path) -> None:
     command = [sys.executable, str(Path(__file__).parent), "--alone", str(tmp_path), "--seconds", "1", "--seed", "8"]

@@ -96,7 +96,6 @@ def byref(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Byref:
     return run
 
 
-@pytest.mark.slow
 def test_what_the_wheel_holds(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())

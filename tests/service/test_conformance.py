@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from conformance_kit import ask
 from service_kit import House, served
 
 
-@pytest.mark.slow
 def test_answers_are_as_the_openapi_document_says(local_house: House, tenant: str) -> None:
     async def work() -> tuple[bool, int]:
         async with served(local_house) as base:
