@@ -177,9 +177,13 @@ class AsyncEngine:
         )
 
     async def session_by(self, work: Callable[[Engine], Session]) -> AsyncSession:
-        """Run work that opens a session with the engine itself, all of it on one thread of the engine.
+        """Return the session that work opens with the `Engine` itself; work runs on one thread of the engine, from begin to end.
 
-        So what has to be looked up before, such as whose session it is, does not wait for another thread.
+        So what a host looks up before, such as whose session it is, does not wait for another thread.
+
+        Raises:
+            ConfigurationError: the engine is closed.
+            Exception: whatever work raises.
         """
         return await self._session_by(work, None)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import httpx
 import pytest
 from service_kit import House
 from sqlalchemy import text
 
-from byref import ConfigurationError, InvalidId
+from byref import AsyncEngine, ConfigurationError, InvalidId
 from byref.service import app, auth
 
 
@@ -84,3 +85,25 @@ def test_a_host_has_tokens_of_its_own(local_house: House, tenant: str) -> None:
 
     house.talk("talks", work)
     assert set(asked) == {"talks", "reads", "nobody"}
+
+
+def test_tokens_may_be_those_of_another_database(local_house: House, tenant: str, tmp_path: Path) -> None:
+    """Or of a class made from `Tokens`: what the host gives is asked, and not the engine's own database."""
+    own = local_house.token(tenant, "chat")
+
+    async def work(client: httpx.AsyncClient) -> None:
+        given = {"output": [1, 2], "tool": "numbers"}
+        assert (await client.put("/sessions/s", json={})).status_code == 200
+        assert (await client.post("/sessions/s/process", json=given)).status_code == 200
+        refused = await client.post("/sessions/s/process", json=given, headers={"Authorization": f"Bearer {own}"})
+        assert refused.status_code == 401
+
+    async def talk() -> None:
+        async with AsyncEngine(f"sqlite:///{tmp_path}/tokens.db", create=True, jail="language-only") as other:
+            token = auth.create(other.database, tenant=tenant, name="", rights=["chat"])
+            house = House(local_house.engine, local_house.loop)
+            house.app = app(house.engine, auth=auth.Tokens(other))
+            async with house.client(token) as client:
+                await work(client)
+
+    local_house.loop.run_until_complete(talk())

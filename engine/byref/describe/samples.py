@@ -285,10 +285,11 @@ def _spread(
 
 
 @lru_cache(maxsize=256)
-def _chosen(count: int, most: int) -> Sequence[int]:
+def _chosen(count: int, most: int) -> tuple[int, ...]:
     """Return the places of `most` of so many values: one of each of `most` spans, at a multiple of the golden ratio, modulo one.
 
     With a fixed step, a period of the data could coincide.
     """
     starts = [at * count // most for at in range(most + 1)]
-    return [start + (end - start) * (at * 40503 % 65536) // 65536 for at, (start, end) in enumerate(pairwise(starts))]
+    spans = enumerate(pairwise(starts))
+    return tuple(start + (end - start) * (at * 40503 % 65536) // 65536 for at, (start, end) in spans)

@@ -284,8 +284,6 @@ def _members(place: _Place, below: Node | None) -> Iterator[_Place]:
         if sum(map(len, maps)) <= _MANY_VALUES:
             yield place.down(below, KEY, [each for one in maps for each in one.values()])
             return
-        if Rows in set(
-            map(type, chain.from_iterable(map(dict.values, maps)))
-        ):  # of a stream: what is below is not counted
-            return
+        if Rows in set(map(type, chain.from_iterable(map(dict.values, maps)))):
+            return  # of a stream: what is below is not counted
     yield place.down(below, KEY)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import codecs
 import io
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from itertools import islice, repeat, starmap
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -147,11 +146,10 @@ def free(value: object, depth: int = 0) -> None:
                 free(value[-1], depth + 1)
             del value[-count:]
     elif type(value) is dict:
-        left = (
-            len(value) if len(value) <= ITEMS else ITEMS // 4
-        )  # to look at each of the others takes as long as to free them
-        while len(value) > left:
-            deque(starmap(value.popitem, repeat((), min(len(value) - left, ITEMS))), maxlen=0)  # a loop in C
+        while (
+            len(value) > ITEMS
+        ):  # one at a time, so that other threads have their turn in between: a loop in C holds all of them up
+            value.popitem()
         if depth < _DEEP and weight(value) > BIG:
             for member in value.values():
                 # Of many members nearly all are light, and one look at each tells which are not.

@@ -60,10 +60,9 @@ def app(engine: AsyncEngine, *, auth: Auth | None = None, redact: Redact | None 
         yield
 
     stopping = asyncio.Event()
-    auth = auth or Tokens(engine)
     routes = [
         _mounted("/v1", _Api(engine, auth, stopping)),
-        _mounted("/inspect", Inspector(engine, SignIn(auth), redact, stopping)),
+        _mounted("/inspect", Inspector(engine, SignIn(auth or Tokens(engine)), redact, stopping)),
     ]
     made = Starlette(routes=routes, lifespan=opened)
     made.state.stopping = stopping
@@ -80,9 +79,10 @@ def _mounted(path: str, app: ASGIApp) -> Mount:
 class _Api:
     """Everything below `/v1`."""
 
-    def __init__(self, engine: AsyncEngine, auth: Auth, stopping: asyncio.Event) -> None:
+    def __init__(self, engine: AsyncEngine, auth: Auth | None, stopping: asyncio.Event) -> None:
         self._engine = engine
-        self._auth = auth
+        self._auth = auth or Tokens(engine)
+        self._has_own_tokens = auth is None
         self._stopping = stopping
         self._remote = Remote(engine, stopping)
 
@@ -127,20 +127,20 @@ class _Api:
         """
         if not token:
             raise _unauthorised()
-        if not operation.opens:
-            return _allowed(operation, await self._auth(token)), []
-        grants = list[Grant]()
-        if not isinstance(self._auth, Tokens):
-            grants.append(_allowed(operation, await self._auth(token)))
+        # Tokens of the engine's own database are looked up on the thread that opens the session, which spares a thread.
+        known = None
+        if not (self._has_own_tokens and operation.opens):
+            known = _allowed(operation, await self._auth(token))
+            if not operation.opens:
+                return known, []
+        grants: list[Grant] = []
 
-        def work(
-            engine: Engine,
-        ) -> Session:  # tokens of the database are looked up on the same thread, which spares one
-            if not grants:
-                grants.append(_allowed(operation, find(engine.database, token)))
-            tenant, name = grants[0].tenant, names["session"]
-            functions = self._remote.functions(tenant, name) if operation.runs_code else None
-            return engine.session(name, tenant=tenant, functions=functions, create=False)
+        def work(engine: Engine) -> Session:
+            grant = known or _allowed(operation, find(engine.database, token))
+            grants[:] = [grant]
+            name = names["session"]
+            functions = self._remote.functions(grant.tenant, name) if operation.runs_code else None
+            return engine.session(name, tenant=grant.tenant, functions=functions, create=False)
 
         session = await self._engine.session_by(work)
         return grants[0], [session]

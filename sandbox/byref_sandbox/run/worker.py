@@ -164,6 +164,7 @@ def execute(
         try:
             _send(reply, frames, stdout, stderr, usage)
         except MemoryError as error:
+            disarm()
             _send(reply, [error_frame(failure_of(error, terms))], stdout, stderr, usage)
     finally:
         os._exit(0)
