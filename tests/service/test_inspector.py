@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 from service_kit import House
+from sqlalchemy import text
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -348,3 +349,29 @@ def test_errors_are_counted_and_found(house: House, tenant: str) -> None:
     steps = [re.findall(r'id="step-(\d+)"', checked(one).text and one.text) for one in (first, rest)]
     assert steps[0] == ["2", *(str(n) for n in range(8, 57))] and steps[1] == [str(n) for n in range(57, 68)]
     assert "after=56&amp;only=errors" in first.text and 'rel="next"' not in rest.text
+
+
+@pytest.mark.parametrize("damage", ["{", "[1]", '{"made": 7}', "\x00ÿ"[1:], "null", ""])
+def test_a_damaged_run_is_shown_with_what_can_be_read(house: House, tenant: str, damage: str) -> None:
+    async def work() -> None:
+        session = await house.engine.session("chat", tenant=tenant)
+        for code in ("kept = 1", "nothing_of_the_kind", "2 + 2"):
+            await session.call("code_interpreter", {"code": code})
+
+    house.loop.run_until_complete(work())
+    runs = text(
+        "SELECT r.id FROM byref_runs r JOIN byref_sessions s ON s.id = r.session_id WHERE s.tenant = :t ORDER BY r.id"
+    )
+    numbers = house.engine.database.read(lambda c: c.execute(runs, {"t": tenant}).scalars().all())
+    change = text("UPDATE byref_runs SET names = :d, error = :d, limits = :d WHERE id IN (:first, :second)")
+    house.engine.database.write(
+        lambda c: c.execute(change, {"d": damage, "first": numbers[0], "second": numbers[1]}).rowcount
+    )
+    token = house.token(tenant, "inspect", "content")
+    every, *each = look(
+        house, token, page("runs", session="chat"), *(page("run", session="chat", run=n) for n in numbers)
+    )
+    assert "damaged" in checked(every).text and "2 + 2" in every.text
+    for answer, code in zip(each, ("kept = 1", "nothing_of_the_kind", "2 + 2"), strict=True):
+        assert code in checked(answer).text
+        assert ("damaged" in answer.text) == (code != "2 + 2")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +15,13 @@ from byref.interpreter.effects import Effects
 from byref.service.inspector.data import picture_type
 from byref.service.inspector.looks import Look, Page
 from byref.service.inspector.sessions import step_of
+from byref.service.inspector.sight import Text
 from byref.service.problems import not_found
 
 RUNS = 50
 """Runs of one page."""
+DAMAGED = "damaged: what is stored of this run cannot be read"
+"""What stands in the place of a column that is no JSON, or no JSON of ours: a disk may have failed, or somebody changed it."""
 _COLUMNS = tuple(RunRow.__table__.c)
 
 
@@ -56,7 +58,7 @@ def run(look: Look) -> Page:
         "result": look.sight.text(one.result),
         "stdout": look.sight.text(one.stdout or None),
         "error": _error(look, one.error),
-        "limits": look.sight.text(json.dumps(json.loads(one.limits), indent=2)) if look.sight.has_content else None,
+        "limits": look.sight.text(_indented(one.limits)) if look.sight.has_content else None,
         "calls": [step_of(look, call, {}) for call in calls],
         "names": None if one.names is None else _names(look, one.names),
         "artifacts": [(made, picture_type(made) is not None) for made in artifacts],
@@ -87,8 +89,13 @@ class Names:
     """How many more there are of each than are listed."""
 
 
-def _names(look: Look, written: str) -> Names:
-    done, name = msgspec.json.decode(written, type=Effects), look.sight.name
+def _names(look: Look, written: str) -> Names | str:
+    """Return the names around a run, or why they cannot be told."""
+    try:
+        done = msgspec.json.decode(written, type=Effects)
+    except msgspec.DecodeError:
+        return DAMAGED
+    name = look.sight.name
     fates = {
         "made": done.made,
         "changed": done.changed,
@@ -110,10 +117,21 @@ def _names(look: Look, written: str) -> Names:
     )
 
 
-def _error(look: Look, written: str | None) -> Any:
+def _error(look: Look, written: str | None) -> tuple[str, Text | None] | None:
     """Return the kind of an error, which everybody sees, and its text."""
     if written is None:
         return None
-    kind, message, line, hint = json.loads(written)
+    try:
+        kind, message, line, hint = msgspec.json.decode(written, type=tuple[str, str, int | None, str | None])
+    except msgspec.DecodeError:
+        return DAMAGED, None
     at = "" if line is None else f"line {line}: "
     return kind, look.sight.text(f"{at}{message}" + (f"\n{hint}" if hint else ""))
+
+
+def _indented(written: str) -> str:
+    """Return JSON with a line for each member, or why it cannot be shown so."""
+    try:
+        return msgspec.json.format(written, indent=2)
+    except msgspec.DecodeError:
+        return DAMAGED
