@@ -20,7 +20,7 @@ from byref.service.problems import not_found
 
 RUNS = 50
 """Runs of one page."""
-DAMAGED = "damaged: what is stored of this run cannot be read"
+DAMAGED = "What is stored of this is damaged and cannot be read."
 """What stands in the place of a column that is no JSON, or no JSON of ours: a disk may have failed, or somebody changed it."""
 _COLUMNS = tuple(RunRow.__table__.c)
 
@@ -124,7 +124,7 @@ def _error(look: Look, written: str | None) -> tuple[str, Text | None] | None:
     try:
         kind, message, line, hint = msgspec.json.decode(written, type=tuple[str, str, int | None, str | None])
     except msgspec.DecodeError:
-        return DAMAGED, None
+        return "damaged", Text(DAMAGED, len(DAMAGED))
     at = "" if line is None else f"line {line}: "
     return kind, look.sight.text(f"{at}{message}" + (f"\n{hint}" if hint else ""))
 
