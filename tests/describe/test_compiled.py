@@ -20,6 +20,7 @@ from json_values import EVERYDAY, VALUES, nested
 from byref.describe import columns
 from byref.describe.columns import Inference, NotPlain, TooDeep
 from byref.describe.nodes import Node
+from byref.describe.schema import infer
 
 ROOT = Path(__file__).parents[2]
 MODULE = "byref/describe/_columns"
@@ -65,6 +66,37 @@ def assert_both_agree(value: object) -> None:
             finally:
                 columns.compiled = module
             assert found == expected
+
+
+def described(value: object, *, outlined: bool) -> Iterator[object]:
+    """What is said of a value, by each form. The compiled one's equal places share a node, and that must not show."""
+    module = columns.compiled
+    try:
+        for columns.compiled in (module, None):  # type: ignore[assignment]
+            schema = infer(value, plain=True)
+            rows = [(grid.path, grid.rows, grid.names) for grid in schema.grids.values()]
+            outline = schema.outline.fitted(500, len) if outlined else None
+            yield rows, schema.fitted(1_000, len), schema.values(10_000), outline
+    finally:
+        columns.compiled = module
+
+
+@pytest.mark.parametrize("level", range(6))
+def test_equal_places_have_lengths_and_columns_of_their_own(level: int) -> None:
+    grids = {"rows": [["x", "y"], ["c", 3], ["d", 4]], "cells": [["u", "v"], ["e", 5]]}
+    value: Any = {"long": [1, 2, 3], "short": [4], **grids}
+    for _ in range(level):
+        value = {"one": value, "other": {"long": [5], **value}, "further": {**value, "short": [6, 7]}}
+    compiled, python = described(value, outlined=True)
+    assert compiled == python
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_both_forms_are_described_alike(seed: int) -> None:
+    random = Random(seed)
+    value = {"a": made(random, 300), "b": maps(random)[:3], "c": made(random, 300)}
+    compiled, python = described(value, outlined=False)
+    assert compiled == python
 
 
 @given(VALUES)

@@ -17,6 +17,8 @@
 enum { NUL = 1, BOOLEAN = 2, INTEGER = 4, NUMBER = 8, STRING = 16, ARRAY = 32, OBJECT = 64, CONTAINER = 96 };
 enum { GOOD, ODD, MEMORY };        /* what `Reading.state` says: go on; Python has to read it; there is no memory */
 #define BREATH 200000              /* members and items after which other threads get their turn: about three milliseconds */
+#define LENGTHS 4                  /* levels at which lengths of arrays are measured: see `Outline._measure` */
+#define FIXED 7                    /* elements of what a node says, before its members */
 #define FEW 8                      /* members that are compared one by one; more have a table */
 
 typedef struct Node Node;
@@ -54,9 +56,8 @@ static int add(Reading *r, Node *node, size_t from, size_t count, int depth);
 
 static Node *make(Reading *r) {
     Node *node = calloc(1, sizeof *node);
-    if (!node) { r->state = MEMORY; return NULL; }
-    node->made_before = r->made;
-    return r->made = node;
+    if (node) node->made_before = r->made; else r->state = MEMORY;
+    return node ? r->made = node : NULL;
 }
 
 /* Room for one more element; NULL, and `state` says so, where there is no memory. */
@@ -327,49 +328,48 @@ static int add(Reading *r, Node *node, size_t from, size_t count, int depth) {
     return 0;
 }
 
-/* Set an attribute to a new reference, which may be NULL for an error. */
-static int set(PyObject *made, const char *name, PyObject *value) {
-    int failed = !value || PyObject_SetAttrString(made, name, value);
-    Py_XDECREF(value);
-    return failed;
-}
+/* Set an element to a new reference; NULL is an error. */
+static int put(PyObject *all, size_t at, PyObject *value) { return PyTuple_SetItem(all, (Py_ssize_t)at, value) || !value; }
 
-/* A Python `Node`. Places with scalars alone share one for each set of kinds: nobody changes what was read. */
-static PyObject *built(PyObject *class, const Node *node, PyObject **leaves) {
-    int is_leaf = !(node->kinds & CONTAINER);
-    if (is_leaf && leaves[node->kinds]) return Py_NewRef(leaves[node->kinds]);
-    PyObject *made = PyObject_CallNoArgs(class), *members = NULL, *rest_keys = NULL, *counts = NULL, *required = NULL, *one = NULL;
-    if (!made || set(made, "kinds", PyLong_FromLong(node->kinds))) goto failed;
-    if (is_leaf) { leaves[node->kinds] = Py_NewRef(made); return made; }
-    if (node->arrays_first && set(made, "arrays_first", Py_NewRef(Py_True))) goto failed;
-    if (node->is_cut && set(made, "is_cut", Py_NewRef(Py_True))) goto failed;
-    if (node->items && set(made, "items", built(class, node->items, leaves))) goto failed;
-    if (node->rest && set(made, "rest", built(class, node->rest, leaves))) goto failed;
+/* A Python `Node`. Equal places share one, which `known` has by all that it says: nobody changes what was read. But arrays of arrays, and
+   those whose lengths are measured, have their own, because what is found of one place alone is kept by its node. */
+static PyObject *built(PyObject *class, const Node *node, PyObject *known, int depth) {
+    PyObject *made = NULL, *members = NULL, *rest_keys = NULL, *counts = NULL, *required = NULL;
+    PyObject *all = PyTuple_New((Py_ssize_t)(FIXED + 3 * node->count));
+    static const char *const names[] = {"kinds", "objects", "arrays_first", "is_cut", "items", "rest"};
+    if (!all || put(all, 0, PyLong_FromLong(node->kinds)) || put(all, 1, PyLong_FromSize_t(node->objects))) goto failed;
+    if (put(all, 2, PyBool_FromLong(node->arrays_first)) || put(all, 3, PyBool_FromLong(node->is_cut))) goto failed;
+    if (put(all, 4, node->items ? built(class, node->items, known, depth + 1) : Py_NewRef(Py_None))) goto failed;
+    if (put(all, 5, node->rest ? built(class, node->rest, known, depth + 1) : Py_NewRef(Py_None))) goto failed;
+    if (put(all, 6, PyBool_FromLong(node->has_counts))) goto failed;
+    for (size_t i = 0, at = FIXED; i < node->count; i++, at += 3) {
+        const Member *member = &node->members[i];
+        if (put(all, at, Py_NewRef(member->key)) || put(all, at + 1, PyLong_FromSize_t(member->count))) goto failed;
+        if (put(all, at + 2, member->node ? built(class, member->node, known, depth + 1) : Py_NewRef(Py_None))) goto failed;
+    }
+    int is_own = node->kinds & ARRAY && (depth < LENGTHS || (node->items && node->items->kinds & CONTAINER));
+    if (!is_own && (made = Py_XNewRef(PyDict_GetItemWithError(known, all)))) goto done;
+    if (PyErr_Occurred() || !(made = PyObject_CallNoArgs(class))) goto failed;
+    for (Py_ssize_t i = 0; i < 6; i++)
+        if (PyObject_SetAttrString(made, names[i], PyTuple_GetItem(all, i))) goto failed;
     if (node->objects) {
-        if (set(made, "objects", PyLong_FromSize_t(node->objects))) goto failed;
         if (!(members = PyObject_GetAttrString(made, "members")) || !(required = PySet_New(NULL))) goto failed;
         if (!(rest_keys = PyObject_GetAttrString(made, "rest_keys")) || !(counts = PyDict_New())) goto failed;
-        for (size_t i = 0; i < node->count; i++) {
+        for (size_t i = 0, at = FIXED; i < node->count; i++, at += 3) {
             const Member *member = &node->members[i];
+            PyObject *count = PyTuple_GetItem(all, (Py_ssize_t)at + 1), *below = PyTuple_GetItem(all, (Py_ssize_t)at + 2);
+            if (PyDict_SetItem(member->node ? members : rest_keys, member->key, below)) goto failed;
             if (member->count == node->objects && PySet_Add(required, member->key)) goto failed;
-            if (!member->node) {
-                if (PyDict_SetItem(rest_keys, member->key, Py_None)) goto failed;
-                continue;
-            }
-            if (!(one = built(class, member->node, leaves)) || PyDict_SetItem(members, member->key, one)) goto failed;
-            Py_CLEAR(one);
-            if (!node->has_counts) continue;
-            if (!(one = PyLong_FromSize_t(member->count)) || PyDict_SetItem(counts, member->key, one)) goto failed;
-            Py_CLEAR(one);
+            if (member->node && node->has_counts && PyDict_SetItem(counts, member->key, count)) goto failed;
         }
         if (PyObject_SetAttrString(made, "required", required)) goto failed;
         if (node->has_counts && PyObject_SetAttrString(made, "counts", counts)) goto failed;
     }
-    goto done;
+    if (is_own || !PyDict_SetItem(known, all, made)) goto done;
 failed:
     Py_CLEAR(made);
 done:
-    Py_XDECREF(one);
+    Py_XDECREF(all);
     Py_XDECREF(members);
     Py_XDECREF(rest_keys);
     Py_XDECREF(counts);
@@ -378,7 +378,7 @@ done:
 }
 
 static PyObject *read_value(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    PyObject *value, *class, *result = NULL, *leaves[CONTAINER] = {NULL};
+    PyObject *value, *class, *result = NULL;
     Py_ssize_t map_keys, wide_keys, chunk;
     Reading r = {0};
     if (!PyArg_ParseTuple(arguments, "OOppinnn", &value, &class, &r.plain, &r.fold, &r.deepest, &map_keys, &wide_keys, &chunk))
@@ -392,12 +392,12 @@ static PyObject *read_value(PyObject *Py_UNUSED(module), PyObject *arguments) {
     if (r.state == MEMORY) PyErr_NoMemory();
     else if (r.state == ODD) result = Py_NewRef(Py_None);
     else {
-        PyObject *node = built(class, root, leaves);
+        PyObject *known = PyDict_New(), *node = known ? built(class, root, known, 0) : NULL;
+        Py_XDECREF(known);
         if (node) result = Py_BuildValue("(Nii)", node, r.folded, r.is_cut);
     }
     drop(&r, 0);
     free(r.column);
-    for (size_t i = 0; i < CONTAINER; i++) Py_XDECREF(leaves[i]);
     for (Node *node = r.made, *before; node; node = before) {
         before = node->made_before;
         for (size_t i = 0; i < node->count; i++) Py_DECREF(node->members[i].key);

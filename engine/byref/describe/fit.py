@@ -11,7 +11,7 @@ from byref.describe.jsontext import compact, encodable
 from byref.describe.maps import fold, overlap
 from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, merge
 from byref.describe.room import example_shares, shares
-from byref.describe.search import most_within
+from byref.describe.search import ENOUGH, most_within
 
 _TYPES: Final = (
     (BOOLEAN, "boolean"),
@@ -66,20 +66,36 @@ def render(node: Node, *, required: bool = True) -> _Json:
 
 
 def fit(
-    node: Node, budget: int, measure: Callable[[str], int], *, head: _Json, is_terse: bool = False, guess: int = GUESS
+    node: Node,
+    budget: int,
+    measure: Callable[[str], int],
+    *,
+    head: _Json,
+    is_terse: bool = False,
+    guess: int = GUESS,
+    enough: float = ENOUGH,
 ) -> _Json:
     """Return the most detailed schema of at most `budget` tokens; a complete schema begins with the members of `head`.
 
-    A terse schema says which keys are required only if all of it fits. `guess` is about how many characters a token has.
+    A terse schema says which keys are required only if all of it fits. `guess` is about how many characters a token has;
+    a schema that takes `enough` of the budget, a share, is detailed enough.
     Keys with lone surrogates are folded, because strict JSON text cannot hold them. Raises ValueError if not even `{}` fits.
     """
     try:
-        return _fit(node, budget, measure, head, is_terse, guess)
+        return _fit(node, budget, measure, head, is_terse, guess, enough)
     except UnicodeEncodeError:
-        return _fit(_encodable(node), budget, measure, {}, is_terse, guess)
+        return _fit(_encodable(node), budget, measure, {}, is_terse, guess, enough)
 
 
-def _fit(node: Node, budget: int, measure: Callable[[str], int], head: _Json, is_terse: bool, guess: int) -> _Json:
+def _fit(
+    node: Node,
+    budget: int,
+    measure: Callable[[str], int],
+    head: _Json,
+    is_terse: bool,
+    guess: int,
+    enough: float,
+) -> _Json:
     fitting = _Fitting(required=not is_terse)
     # Rendering and counting tokens are slow for huge schemas, so an estimate in characters decides whether to try at all.
     size = fitting.size(node)
@@ -95,6 +111,7 @@ def _fit(node: Node, budget: int, measure: Callable[[str], int], head: _Json, is
         high=high,
         make=lambda room: _Candidate.of(fitting.cut(node, room), measure),
         whole=lambda _: False,
+        enough=enough,
     )
     if found is not None:
         return found.schema

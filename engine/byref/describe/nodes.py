@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -96,20 +97,6 @@ def places(node: Node) -> Iterator[Node]:
         pending += (below for below in (one.items, one.rest) if below is not None)
 
 
-def count_places(node: Node, most: int) -> int:
-    """Count the place and all places below it, up to `most`."""
-    count, pending = 1, [node]
-    while pending and count < most:
-        one = pending.pop()
-        count += len(one.members)
-        pending += [member for member in one.members.values() if member.kinds & CONTAINER]
-        for place in (one.items, one.rest):
-            if place is not None:
-                count += 1
-                pending.append(place)
-    return min(count, most)
-
-
 def cut_at(node: Node) -> str | None:
     """Return the path to the first place, breadth first, whose containers were not read; None if there is none."""
     pending: list[tuple[Node, tuple[str, ...]]] = [(node, ())]
@@ -123,10 +110,21 @@ def cut_at(node: Node) -> str | None:
     return None
 
 
-def merge(nodes: Sequence[Node]) -> Node:
-    """Return one node with the observations of all nodes. They are not changed, but the result may share parts of them."""
-    if len(nodes) == 1:
-        return nodes[0]
+Merged = dict[tuple[tuple[Node, int], ...], Node]
+"""What nodes were merged to, by these and by how often each of them was there."""
+
+
+def merge(nodes: Iterable[Node], known: Merged | None = None) -> Node:
+    """Return one node with the observations of all nodes. They are not changed, but the result may share parts of them.
+
+    Equal places share one node, so that many of them are merged at once, and what is `known` is not merged again.
+    """
+    return _merged(Counter(nodes), {} if known is None else known)
+
+
+def _merged(nodes: Mapping[Node, int], known: Merged) -> Node:
+    if len(nodes) == 1 and 1 in nodes.values():
+        return next(iter(nodes))
     kinds = 0
     for node in nodes:
         kinds |= node.kinds
@@ -134,44 +132,52 @@ def merge(nodes: Sequence[Node]) -> Node:
         for node in nodes:
             if node.kinds == kinds:
                 return node
-    merged = Node()
+    key = tuple(nodes.items())
+    if (found := known.get(key)) is not None:
+        return found
+    merged = known[key] = Node()
     merged.kinds = kinds
-    below: dict[str, list[Node]] = {}
-    items, rests, had_containers, are_counted = [], [], False, False
-    for node in nodes:
+    below: dict[str, dict[Node, int]] = {}
+    items: dict[Node, int] = {}
+    rests: dict[Node, int] = {}
+    had_containers = are_counted = False
+    for node, times in nodes.items():
         if not had_containers:
             merged.arrays_first, had_containers = node.arrays_first, bool(node.kinds & CONTAINER)
         merged.is_cut |= node.is_cut
         merged.is_sampled |= node.is_sampled
         if node.items is not None:
-            items.append(node.items)
-        merged.objects += node.objects
+            items[node.items] = items.get(node.items, 0) + times
+        merged.objects += node.objects * times
         if node.rest_keys:
             merged.rest_keys.update(node.rest_keys)
         if node.rest is not None:
-            rests.append(node.rest)
-        for key, member in node.members.items():
-            if (known := below.get(key)) is None:
-                below[key] = [member]
+            rests[node.rest] = rests.get(node.rest, 0) + times
+        for name, member in node.members.items():
+            if (met := below.get(name)) is None:
+                below[name] = {member: times}
             else:
-                known.append(member)
+                met[member] = met.get(member, 0) + times
         are_counted = are_counted or bool(node.objects and node.counts is not None)
         if node.required is not None:
             merged.required = node.required if merged.required is None else merged.required & node.required
     if are_counted or any(node.objects and len(node.members) < len(below) for node in nodes):
         merged.counts = counts = dict.fromkeys(below, 0)
-        for node in nodes:
-            for key in node.members:
-                counts[key] += node.objects if node.counts is None else node.counts.get(key, 0)
+        for node, times in nodes.items():
+            for name in node.members:
+                counts[name] += times * (node.objects if node.counts is None else node.counts.get(name, 0))
     if items:
-        merged.items = merge(items)
-    for key, members in below.items():
-        if key in merged.rest_keys:
-            rests += members
+        merged.items = _merged(items, known)
+    for name, members in below.items():
+        if name in merged.rest_keys:
+            for member, times in members.items():
+                rests[member] = rests.get(member, 0) + times
             if merged.counts is not None:
-                del merged.counts[key]
+                del merged.counts[name]
+        elif len(members) == 1 and not (member := next(iter(members))).kinds & CONTAINER:  # as most are
+            merged.members[name] = member
         else:
-            merged.members[key] = members[0] if len(members) == 1 else merge(members)
+            merged.members[name] = _merged(members, known)
     if rests:
-        merged.rest = merge(rests)
+        merged.rest = _merged(rests, known)
     return merged

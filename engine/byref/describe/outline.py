@@ -17,7 +17,7 @@ from typing import Final
 
 from byref.describe.grids import Grid
 from byref.describe.maps import as_map
-from byref.describe.nodes import ARRAY, CONTAINER, OBJECT, Node, count_places, merge
+from byref.describe.nodes import ARRAY, CONTAINER, OBJECT, Merged, Node, merge
 from byref.describe.paths import Cell
 from byref.describe.rows import Rows
 from byref.describe.search import most_within
@@ -46,8 +46,6 @@ _MET: Final = 0.7
 _MERGED: Final = 50_000
 """Maximum places that are read to join shapes, and at most so many times all places of the value:"""
 _READ_AGAIN: Final = 10
-_COUNTED: Final = 64
-"""Places of two shapes that are counted at first, to find which is smaller."""
 _CELLS: Final = 0.5
 """Share of the room that the cells of all rows without keys may take; those that have none are counted."""
 _GUESS: Final = 3
@@ -118,8 +116,10 @@ class Outline:
     def __init__(self, node: Node, value: object, grids: Mapping[int, Grid]) -> None:
         self.node = node
         self._lengths: dict[int, int] = {}
-        self._merged: dict[tuple[int, ...], tuple[Sequence[Node], Node]] = {}
-        self._covered: dict[tuple[int, int], tuple[Node, Node, bool]] = {}
+        self._joined: dict[tuple[Node, ...], Node] = {}
+        self._merged: Merged = {}
+        self._covered: dict[tuple[Node, Node, int], bool] = {}
+        self._places: dict[Node, int] = {}
         self._measure(node, value, 0)
         self.grids = grids
         """Rows without keys, by the `id` of the node of their array."""
@@ -138,42 +138,59 @@ class Outline:
         """Return the length of the array at a place, if it is the only one there."""
         return self._lengths.get(id(node))
 
-    def merge(self, nodes: Sequence[Node]) -> Node:
-        """Return one node for several; see `nodes.merge`."""
-        key = tuple(map(id, nodes))
-        known = self._merged.get(key)
-        if known is None:
-            known = self._merged[key] = nodes, merge(nodes)
-        return known[1]
-
     def joined(self, first: Node, second: Node) -> Node | None:
         """Return one node for two; None if so much was joined already that it would take too long."""
-        if (id(first), id(second)) not in self._merged:
-            # What only one of them has is shared, not copied; so the smaller one says how much work it is at most.
-            most = min(_COUNTED, self._left + 1)
-            while (fewest := min(count_places(first, most), count_places(second, most))) == most <= self._left:
-                most = min(4 * most, self._left + 1)
-            if not self._takes(fewest):
-                return None
-        return self.merge([first, second])
+        # What only one of them has is shared, not copied; so the smaller one says how much work it is at most.
+        return self._merge((first, second), min(self._count(first), self._count(second)))
 
     def merged(self, nodes: Sequence[Node]) -> Node | None:
         """Return one node for several; None if so much was joined already that it would take too long."""
-        if len(nodes) > 1 and tuple(map(id, nodes)) not in self._merged:
-            every = 0
-            for node in nodes:
-                every += count_places(node, self._left + 1 - every)
-            if not self._takes(every):
-                return None
-        return self.merge(nodes) if len(nodes) > 1 else nodes[0]
+        return self._merge(tuple(nodes), sum(map(self._count, nodes))) if len(nodes) > 1 else nodes[0]
 
-    def covers(self, wide: Node, narrow: Node) -> bool:
-        """Tell whether all that a node says holds if another one says it; each time the same, so it is found once."""
-        key = id(wide), id(narrow)
+    def _merge(self, nodes: tuple[Node, ...], work: int) -> Node | None:
+        known = self._joined.get(nodes)
+        if known is None and self._takes(min(work, self._left + 1)):
+            known = self._joined[nodes] = merge(nodes, self._merged)
+        return known
+
+    def covers(self, wide: Node, narrow: Node, levels: int = _LEVELS) -> bool:
+        """Tell whether all that a node says holds if another one says it, so that the other need not be merged with it."""
+        if wide is narrow:
+            return True
+        key = wide, narrow, levels
         known = self._covered.get(key)
         if known is None:
-            known = self._covered[key] = wide, narrow, _covers(wide, narrow)
-        return known[2]
+            known = self._covered[key] = self._covers(wide, narrow, levels)
+        return known
+
+    def _covers(self, wide: Node, narrow: Node, levels: int) -> bool:
+        if narrow.kinds & ~wide.kinds or narrow.is_cut or not levels:
+            return False
+        if not (wide.required or set()) <= (narrow.required or set()) and narrow.objects:
+            return False
+        below = [] if narrow.items is None else [(wide.items, narrow.items)]
+        if narrow.rest is not None:
+            # Which of the keys that are data has which value is not known: so each place that they lead to has to cover all.
+            below.append((wide.rest, narrow.rest))
+            below += [(member, narrow.rest) for key, member in wide.members.items() if key in narrow.rest_keys]
+        for key, member in narrow.members.items():
+            one = wide.members.get(key, wide.rest)
+            if one is None or member.kinds & ~one.kinds:
+                return False
+            if member.kinds & CONTAINER or levels == 1:
+                below.append((one, member))
+        return all(one is not None and self.covers(one, other, levels - 1) for one, other in below)
+
+    def _count(self, node: Node) -> int:
+        """Count the place and all places below it."""
+        known = self._places.get(node)
+        if known is None:
+            known = 1
+            for place in (*node.members.values(), node.items, node.rest):
+                if place is not None:
+                    known += self._count(place) if place.kinds & CONTAINER else 1
+            self._places[node] = known
+        return known
 
     def _takes(self, work: int) -> bool:
         """Take as many places from those that may still be read; return False if there are not as many."""
@@ -186,7 +203,7 @@ class Outline:
     @cached_property
     def _left(self) -> int:
         """How many places may still be read to join shapes: a shape inside itself, level by level, would be read at each level."""
-        return count_places(self.node, _MERGED // _READ_AGAIN) * _READ_AGAIN
+        return min(self._count(self.node) * _READ_AGAIN, _MERGED)
 
     def _measure(self, node: Node, value: object, depth: int) -> None:
         if type(value) is list or type(value) is Rows:
@@ -429,25 +446,3 @@ class _Looking:
 def _least(node: Node) -> int:
     """Return the characters of the shortest type of a place."""
     return 3 * (node.kinds & ~CONTAINER).bit_count() + (_STUB if node.kinds & OBJECT else 2)
-
-
-def _covers(wide: Node, narrow: Node, levels: int = _LEVELS) -> bool:
-    """Tell whether all that a node says holds if another one says it, so that the other need not be merged with it."""
-    if wide is narrow:
-        return True
-    if narrow.kinds & ~wide.kinds or narrow.is_cut or not levels:
-        return False
-    if not (wide.required or set()) <= (narrow.required or set()) and narrow.objects:
-        return False
-    below = [] if narrow.items is None else [(wide.items, narrow.items)]
-    if narrow.rest is not None:
-        # Which of the keys that are data has which value is not known: so each place that they lead to has to cover all.
-        below.append((wide.rest, narrow.rest))
-        below += [(member, narrow.rest) for key, member in wide.members.items() if key in narrow.rest_keys]
-    for key, member in narrow.members.items():
-        one = wide.members.get(key, wide.rest)
-        if one is None or member.kinds & ~one.kinds:
-            return False
-        if member.kinds & CONTAINER or levels == 1:
-            below.append((one, member))
-    return all(one is not None and _covers(one, other, levels - 1) for one, other in below)

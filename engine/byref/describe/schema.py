@@ -11,6 +11,7 @@ from byref.describe.fit import GUESS, fit, render
 from byref.describe.grids import Grid, grids
 from byref.describe.nodes import Node, cut_at
 from byref.describe.outline import Outline
+from byref.describe.search import ENOUGH
 from byref.describe.values import Fact, values
 
 __all__ = ["Abridged", "Elements", "NotPlain", "Schema", "TooDeep", "infer"]
@@ -66,17 +67,23 @@ class Schema:
         return {"$schema": SCHEMA_URI, **render(node)}
 
     def fitted(
-        self, budget: int, measure: Callable[[str], int], *, is_terse: bool = False, guess: int = GUESS
+        self,
+        budget: int,
+        measure: Callable[[str], int],
+        *,
+        is_terse: bool = False,
+        guess: int = GUESS,
+        enough: float = ENOUGH,
     ) -> dict[str, object]:
         """Return the schema in at most `budget` tokens of compact JSON, counted by `measure`; one has about `guess` characters.
 
-        A terse schema has no `$schema`, and `required` only if all of it fits.
+        A terse schema has no `$schema`, and `required` only if all of it fits. One that takes `enough` of the budget is detailed enough.
 
         It is the full schema if that fits and no map was folded. Otherwise it is more general: every value that is valid against
         the full schema is valid against it, and `description` names the omissions. Raises ValueError if not even `{}` fits.
         """
         head = {} if self.folded or is_terse else {"$schema": SCHEMA_URI}
-        return fit(self._node, budget, measure, head=head, is_terse=is_terse, guess=guess)
+        return fit(self._node, budget, measure, head=head, is_terse=is_terse, guess=guess, enough=enough)
 
 
 class Elements:

@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 _ROUNDS: Final = 7
 """Maximum number of tries."""
-_ENOUGH: Final = 0.93
+ENOUGH: Final = 0.93
 """Share of the budget from which on a result is good enough to end the search."""
 
 
@@ -26,12 +26,18 @@ Found = TypeVar("Found", bound=Measured)
 
 
 def most_within(
-    budget: int, *, room: int, high: int, make: Callable[[int], Found], whole: Callable[[Found], bool]
+    budget: int,
+    *,
+    room: int,
+    high: int,
+    make: Callable[[int], Found],
+    whole: Callable[[Found], bool],
+    enough: float = ENOUGH,
 ) -> Found | None:
     """Return the largest result of `make(room)` that takes at most `budget` tokens; None if no try fitted.
 
     The first try uses the given `room`, in characters; later ones lie between 0 and `high`. A result that is `whole`, so that
-    more room cannot improve it, ends the search.
+    more room cannot improve it, ends the search; so does one that takes `enough` of the budget, a share.
     """
     best: Found | None = None
     low = 0
@@ -41,7 +47,7 @@ def most_within(
             if best is None or found.tokens > best.tokens:
                 best = found
             low = max(low, room)
-            if whole(found) or found.tokens >= _ENOUGH * budget:
+            if whole(found) or found.tokens >= enough * budget:
                 break
         else:
             high = min(high, room - 1)

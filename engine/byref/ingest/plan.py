@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from byref.accounting.calibration import Standing
 from byref.artifacts import quotas, staging, store
@@ -33,6 +33,8 @@ logger = logging.getLogger("byref")
 
 SCHEMA_CHARS = 262_144
 """Maximum characters of a stored schema whose maps had to be folded."""
+_ENOUGH_OF_SCHEMA: Final = 0.7
+"""Share of these from which on it is detailed enough: each further try to fill them takes up to 60 ms."""
 LEAST_ENVELOPE = 300
 """Minimum tokens of a useful envelope. If the budget is too small for one per block, the smaller blocks share one."""
 _UNSTORED = "INCOMPLETE: nothing of this was stored, for {knob} would be passed. Ask the tool for less if need be."
@@ -425,7 +427,9 @@ def _describe(prepared: Prepared, measured: Measured) -> Description:
         shown,
         measured.tokens,
         measured.shape,
-        store.pack_schema(schema.fitted(SCHEMA_CHARS, len, guess=1) if schema.folded else schema.full()),
+        store.pack_schema(
+            schema.fitted(SCHEMA_CHARS, len, guess=1, enough=_ENOUGH_OF_SCHEMA) if schema.folded else schema.full()
+        ),
         is_string=block.reading is not None or (_form(prepared.scope).keeps_text and not block.is_written),
         reading=block.reading,
     )
