@@ -18,7 +18,7 @@ enum { NUL = 1, BOOLEAN = 2, INTEGER = 4, NUMBER = 8, STRING = 16, ARRAY = 32, O
 enum { GOOD, ODD, MEMORY };        /* what `Reading.state` says: go on; Python has to read it; there is no memory */
 #define BREATH 200000              /* members and items after which other threads get their turn: about three milliseconds */
 #define LENGTHS 4                  /* levels at which lengths of arrays are measured: see `Outline._measure` */
-#define FIXED 7                    /* elements of what a node says, before its members */
+#define FIXED 6                    /* elements of what a node says, before its members */
 #define FEW 8                      /* members that are compared one by one; more have a table */
 
 typedef struct Node Node;
@@ -332,35 +332,37 @@ static int add(Reading *r, Node *node, size_t from, size_t count, int depth) {
 static int put(PyObject *all, size_t at, PyObject *value) { return PyTuple_SetItem(all, (Py_ssize_t)at, value) || !value; }
 
 /* A Python `Node`. Equal places share one, which `known` has by all that it says: nobody changes what was read. But arrays of arrays, and
-   those whose lengths are measured, have their own, because what is found of one place alone is kept by its node. */
+   those whose lengths are measured, have their own, because what is found of one place alone is kept by its node; and so have maps. */
 static PyObject *built(PyObject *class, const Node *node, PyObject *known, int depth) {
     PyObject *made = NULL, *members = NULL, *rest_keys = NULL, *counts = NULL, *required = NULL;
-    PyObject *all = PyTuple_New((Py_ssize_t)(FIXED + 3 * node->count));
+    PyObject *all = PyTuple_New((Py_ssize_t)(FIXED + 3 * (node->count - node->folded)));
     static const char *const names[] = {"kinds", "objects", "arrays_first", "is_cut", "items", "rest"};
     if (!all || put(all, 0, PyLong_FromLong(node->kinds)) || put(all, 1, PyLong_FromSize_t(node->objects))) goto failed;
     if (put(all, 2, PyBool_FromLong(node->arrays_first)) || put(all, 3, PyBool_FromLong(node->is_cut))) goto failed;
     if (put(all, 4, node->items ? built(class, node->items, known, depth + 1) : Py_NewRef(Py_None))) goto failed;
     if (put(all, 5, node->rest ? built(class, node->rest, known, depth + 1) : Py_NewRef(Py_None))) goto failed;
-    if (put(all, 6, PyBool_FromLong(node->has_counts))) goto failed;
-    for (size_t i = 0, at = FIXED; i < node->count; i++, at += 3) {
+    for (size_t i = 0, at = FIXED; i < node->count; i++) {
         const Member *member = &node->members[i];
-        if (put(all, at, Py_NewRef(member->key)) || put(all, at + 1, PyLong_FromSize_t(member->count))) goto failed;
-        if (put(all, at + 2, member->node ? built(class, member->node, known, depth + 1) : Py_NewRef(Py_None))) goto failed;
+        if (!member->node) continue;
+        if (put(all, at++, Py_NewRef(member->key)) || put(all, at++, PyLong_FromSize_t(member->count))) goto failed;
+        if (put(all, at++, built(class, member->node, known, depth + 1))) goto failed;
     }
-    int is_own = node->kinds & ARRAY && (depth < LENGTHS || (node->items && node->items->kinds & CONTAINER));
+    int is_own = node->folded || (node->kinds & ARRAY && (depth < LENGTHS || (node->items && node->items->kinds & CONTAINER)));
     if (!is_own && (made = Py_XNewRef(PyDict_GetItemWithError(known, all)))) goto done;
     if (PyErr_Occurred() || !(made = PyObject_CallNoArgs(class))) goto failed;
-    for (Py_ssize_t i = 0; i < 6; i++)
+    for (Py_ssize_t i = 0; i < FIXED; i++)
         if (PyObject_SetAttrString(made, names[i], PyTuple_GetItem(all, i))) goto failed;
     if (node->objects) {
         if (!(members = PyObject_GetAttrString(made, "members")) || !(required = PySet_New(NULL))) goto failed;
         if (!(rest_keys = PyObject_GetAttrString(made, "rest_keys")) || !(counts = PyDict_New())) goto failed;
-        for (size_t i = 0, at = FIXED; i < node->count; i++, at += 3) {
+        for (size_t i = 0, at = FIXED; i < node->count; i++) {
             const Member *member = &node->members[i];
-            PyObject *count = PyTuple_GetItem(all, (Py_ssize_t)at + 1), *below = PyTuple_GetItem(all, (Py_ssize_t)at + 2);
-            if (PyDict_SetItem(member->node ? members : rest_keys, member->key, below)) goto failed;
             if (member->count == node->objects && PySet_Add(required, member->key)) goto failed;
-            if (member->node && node->has_counts && PyDict_SetItem(counts, member->key, count)) goto failed;
+            if (!member->node && PyDict_SetItem(rest_keys, member->key, Py_None)) goto failed;
+            if (!member->node) continue;
+            PyObject *count = PyTuple_GetItem(all, (Py_ssize_t)at + 1), *below = PyTuple_GetItem(all, (Py_ssize_t)at + 2);
+            if (PyDict_SetItem(members, member->key, below) || PyDict_SetItem(counts, member->key, count)) goto failed;
+            at += 3;
         }
         if (PyObject_SetAttrString(made, "required", required)) goto failed;
         if (node->has_counts && PyObject_SetAttrString(made, "counts", counts)) goto failed;
@@ -370,10 +372,8 @@ failed:
     Py_CLEAR(made);
 done:
     Py_XDECREF(all);
-    Py_XDECREF(members);
-    Py_XDECREF(rest_keys);
-    Py_XDECREF(counts);
-    Py_XDECREF(required);
+    Py_XDECREF(members), Py_XDECREF(rest_keys);
+    Py_XDECREF(counts), Py_XDECREF(required);
     return made;
 }
 
