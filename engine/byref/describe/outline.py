@@ -179,7 +179,10 @@ class Outline:
                 return False
             if member.kinds & CONTAINER or levels == 1:
                 below.append((one, member))
-        return all(one is not None and self.covers(one, other, levels - 1) for one, other in below)
+        for one, other in below:  # noqa: SIM110, a generator would be one more call for each level
+            if one is None or not self.covers(one, other, levels - 1):
+                return False
+        return True
 
     def _count(self, node: Node) -> int:
         """Count the place and all places below it."""
