@@ -190,6 +190,21 @@ class Engine:
         opened = self._open(name, tenant, model, context_window, policy, wanted, db, create)
         if create:
             self._sweep_now_and_then(joined=db is not None)
+        return self._session_of(opened, name, tenant, model, context_window, policy, wanted, functions, db)
+
+    def _session_of(
+        self,
+        opened: Opened,
+        name: str,
+        tenant: str,
+        model: str | None = None,
+        context_window: int | None = None,
+        policy: Policy | None = None,
+        wanted: tuple[str, ...] | None = None,
+        functions: Iterable[Function | Callable[..., Any]] | None = None,
+        db: Host | None = None,
+    ) -> Session:
+        """Return the handle of a session that was found."""
         effective = policy or (stored.loads(opened.policy, self._policy, name) if opened.policy else self._policy)
         if wanted is None:
             wanted = opened.tools if opened.tools is not None else effective.tools

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import httpx
 import pytest
 from service_kit import House
 from sqlalchemy import text
+from sqlcheck import statements_of
 
 from byref import AsyncEngine, ConfigurationError, InvalidId
 from byref.service import app, auth
+from byref.service.operations import OPERATIONS
 
 
 def test_a_token_is_refused_once_it_is_revoked(house: House, tenant: str) -> None:
@@ -25,6 +28,38 @@ def test_a_token_is_refused_once_it_is_revoked(house: House, tenant: str) -> Non
     refused = ask()
     assert refused.status_code == 401 and refused.headers["WWW-Authenticate"] == "Bearer"
     assert not auth.listed(database, tenant)
+
+
+def test_one_statement_finds_a_token_and_its_tenants_session(house: House, tenant: str) -> None:
+    token, other = house.token(tenant, "read"), house.token(f"{tenant} 2", "read", "chat")
+    ask = lambda whose, name: house.talk(whose, lambda client: client.get(f"/sessions/{name}/tools"))  # noqa: E731
+    house.talk(other, lambda client: client.put("/sessions/theirs", json={}))
+    house.talk(house.token(tenant, "chat"), lambda client: client.put("/sessions/mine", json={}))
+    with statements_of(house.engine) as sent:
+        assert ask(token, "mine").status_code == 200
+    (one,) = [statement for statement in sent if "byref_tokens" in statement]
+    assert "byref_sessions" in one
+    assert ask(token, "theirs").status_code == ask(token, "none").status_code == 404
+    assert ask(other, "theirs").status_code == 200
+
+
+def test_a_name_that_nothing_can_have_is_refused_to_those_who_may_ask(house: House, tenant: str) -> None:
+    all_rights, none, unknown = house.token(tenant, *auth.RIGHTS), house.token(tenant, "inspect"), "byref_unknown"
+
+    async def work(client: httpx.AsyncClient) -> None:
+        await client.put("/sessions/s", json={})
+        for operation in OPERATIONS:
+            for name in ("%00", "a%00b", "%ED%A0%80", "%FF"):
+                path = re.sub(r"{\w+}$|{\w+}(?=/\w+$)", name, operation.path).replace("{session}", "s")
+                if name not in path:
+                    continue
+                given = {} if operation.takes_json else None
+                for token, statuses in ((all_rights, (400, 404, 415, 422)), (none, (403,)), (unknown, (401,))):
+                    head = {"Authorization": f"Bearer {token}"}
+                    reply = await client.request(operation.method, path, json=given, headers=head)
+                    assert reply.status_code in statuses, (operation.name, name, reply.text)
+
+    house.talk(all_rights, work)
 
 
 def test_the_database_has_no_token(house: House, tenant: str) -> None:

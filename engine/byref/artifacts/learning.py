@@ -81,7 +81,7 @@ class Learning(Background):
 
     def note(self, tenant: str, tool: str, sample: Sample) -> None:
         """Note an output; it is cheap, and never fails."""
-        if len(tool) > TOOL_CHARS or not tool.isprintable() or (not sample.is_schema and len(sample.data) > MAX_BYTES):
+        if not _is_name(tool) or (not sample.is_schema and len(sample.data) > MAX_BYTES):
             return
         key = tenant, tool
         with self._changed:
@@ -198,10 +198,15 @@ def _add(connection: Connection, key: Key, schemas: list[dict[str, Any]], output
     return made
 
 
+def _is_name(tool: str) -> bool:
+    """Tell whether a tool of this name is learned of."""
+    return len(tool) <= TOOL_CHARS and tool.isprintable()
+
+
 def _newest(
     connection: Connection, tenant: str, tools: Collection[str], through: int | None
 ) -> dict[str, tuple[dict[str, Any], int]]:
-    ids = select(func.max(SchemaRow.id)).where(SchemaRow.tenant == tenant, SchemaRow.tool.in_(tools))
+    ids = select(func.max(SchemaRow.id)).where(SchemaRow.tenant == tenant, SchemaRow.tool.in_(filter(_is_name, tools)))
     if through is not None:
         ids = ids.where(SchemaRow.id <= through)
     found = connection.execute(select(SchemaRow).where(SchemaRow.id.in_(ids.group_by(SchemaRow.tool)))).mappings()

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import (
     Connection,
+    Row,
     bindparam,
     delete,
     func,
@@ -105,14 +106,16 @@ def check_id(name: str, value: object) -> str:
 # Built once, because building a statement takes longer than running it.
 _NEWEST = select(func.max(SchemaRow.id)).where(SchemaRow.tenant == bindparam("of_tenant")).scalar_subquery()
 _OPEN = insert(SessionRow).values(learned_through=_NEWEST).returning(SessionRow.id, SessionRow.learned_through)
-_FIND = select(
+OPENED = (
     SessionRow.id,
     SessionRow.model,
     SessionRow.context_window,
     SessionRow.policy,
     SessionRow.tools,
     SessionRow.learned_through,
-).where(SessionRow.tenant == bindparam("of_tenant"), SessionRow.name == bindparam("named"))
+)
+"""The columns of which `opened` makes a session."""
+_FIND = select(*OPENED).where(SessionRow.tenant == bindparam("of_tenant"), SessionRow.name == bindparam("named"))
 
 
 def open_session(
@@ -146,8 +149,11 @@ def open_session(
 def find_session(connection: Connection, tenant: str, name: str) -> Opened | None:
     """Return a session by the host's id."""
     row = connection.execute(_FIND, {"of_tenant": tenant, "named": name}).one_or_none()
-    if row is None:
-        return None
+    return None if row is None else opened(row)
+
+
+def opened(row: Row[*tuple[Any, ...]]) -> Opened:
+    """Return the session of a row with the columns of `OPENED`."""
     tools = None if row.tools is None else tuple(json.loads(row.tools))
     return Opened(row.id, row.model, row.context_window, row.policy, tools, row.learned_through)
 

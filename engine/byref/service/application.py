@@ -17,10 +17,12 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from byref.aio import AsyncEngine, AsyncSession
+from byref.conversation.lifecycle import check_id
+from byref.describe.jsontext import without_surrogates
 from byref.engine import Engine
-from byref.errors import ConfigurationError, shown
+from byref.errors import ConfigurationError, InvalidId, shown
 from byref.service import openapi, records
-from byref.service.auth import Auth, Grant, Tokens, find
+from byref.service.auth import Auth, Grant, Tokens, find, find_both
 from byref.service.inspector import Inspector, Redact, SignIn
 from byref.service.operations import OPERATIONS, Operation, Place, is_response
 from byref.service.problems import Problem, problem
@@ -124,6 +126,7 @@ class _Api:
         Raises:
             Problem: the client may not do this.
             UnknownSession: its tenant has no such session.
+            InvalidId: nothing can have the name.
         """
         if not token:
             raise _unauthorised()
@@ -132,18 +135,34 @@ class _Api:
         if not (self._has_own_tokens and operation.opens):
             known = _allowed(operation, await self._auth(token))
             if not operation.opens:
+                _see_that_names_can_be(names)
                 return known, []
         grants: list[Grant] = []
 
         def work(engine: Engine) -> Session:
-            grant = known or _allowed(operation, find(engine.database, token))
+            name, grant, found = names["session"], known, None
+            if grant is None:
+                try:
+                    said, found = find_both(engine.database, token, check_id("id", name))
+                except InvalidId:  # which only those learn who may ask
+                    said = find(engine.database, token)
+                grant = _allowed(operation, said)
             grants[:] = [grant]
-            name = names["session"]
+            name = check_id("id", name)
             functions = self._remote.functions(grant.tenant, name) if operation.runs_code else None
+            if found is not None:
+                return engine._session_of(found, name, grant.tenant, functions=functions)
             return engine.session(name, tenant=grant.tenant, functions=functions, create=False)
 
         session = await self._engine.session_by(work)
         return grants[0], [session]
+
+
+def _see_that_names_can_be(names: dict[str, str]) -> None:
+    """Raise InvalidId for a name that no database can have."""
+    for name, value in names.items():
+        if "\0" in value or without_surrogates(value) != value:
+            check_id(name, value)
 
 
 def _unauthorised() -> Problem:

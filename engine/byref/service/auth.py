@@ -8,14 +8,15 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, select
 
 from byref.aio import AsyncEngine
+from byref.conversation import lifecycle
 from byref.conversation.lifecycle import check_id
 from byref.db.database import Database
-from byref.db.tables import TokenRow
+from byref.db.tables import SessionRow, TokenRow
 from byref.errors import ConfigurationError, shown
 
 Right = Literal["read", "chat", "admin", "inspect", "content"]
@@ -71,7 +72,26 @@ _FIND = select(TokenRow.tenant, TokenRow.rights, TokenRow.expires_at).where(Toke
 def find(database: Database, token: str) -> Grant | None:
     """Return the grant of a token; None if there is no such token, or none any more."""
     digest = _digest(token)
-    row = database.ask(lambda connection: connection.execute(_FIND, {"of_token": digest}).one_or_none())
+    return _grant(database.ask(lambda connection: connection.execute(_FIND, {"of_token": digest}).one_or_none()))
+
+
+_FIND_BOTH = (
+    select(TokenRow.tenant, TokenRow.rights, TokenRow.expires_at, *lifecycle.OPENED)
+    .outerjoin_from(
+        TokenRow, SessionRow, and_(SessionRow.tenant == TokenRow.tenant, SessionRow.name == bindparam("named"))
+    )
+    .where(TokenRow.digest == bindparam("of_token"))
+)
+
+
+def find_both(database: Database, token: str, session: str) -> tuple[Grant | None, lifecycle.Opened | None]:
+    """Return the grant of a token, as `find` does, and its tenant's session of a name, by one statement."""
+    given = {"of_token": _digest(token), "named": session}
+    row = database.ask(lambda connection: connection.execute(_FIND_BOTH, given).one_or_none())
+    return _grant(row), None if row is None or row.id is None else lifecycle.opened(row)
+
+
+def _grant(row: Row[*tuple[Any, ...]] | None) -> Grant | None:
     if row is None or (row.expires_at is not None and row.expires_at <= datetime.now(UTC)):
         return None
     return Grant(row.tenant, frozenset(right for right in RIGHTS if right in row.rights.split()))
