@@ -449,7 +449,9 @@ def _said(place: Place, values: Sequence[Any], sample: Sample | None) -> _Column
     if len(words) > 1:
         # In rows without names, each column has a type of its own, as has each field; that they differ is no news.
         if place.path[-2:] != (ITEM, ITEM) and not place.has_names:
-            counts = Counter(_TYPES[type_] for type_ in map(type, present))
+            counts: Counter[str] = Counter()
+            for type_, count in Counter(map(type, present)).items():
+                counts[_TYPES[type_]] += count
             column.say(_counts(dict(counts.most_common())), _MIXED)
     elif str in types:
         _say_texts(column, present)

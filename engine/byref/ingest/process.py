@@ -30,13 +30,18 @@ def process(
     """Take one tool output into the session and return the result that the model reads; see `Session.process`."""
     received = ingested.of_tool(scope, output, tool, is_error=is_error)  # stores a large stream while it arrives
     with ingested.settled(scope, received) as used, collector_paused():
-        prepared = prepare(scope, received, tool, call_id, arguments, is_error)
-        try:
-            result = _answer(prepared)
-            _learn(prepared, result)
-        finally:
-            prepared.discard()
+        # What was parsed is free before the collector goes on, which would otherwise look through it and count it as old.
+        result = _processed(prepare(scope, received, tool, call_id, arguments, is_error))
         used |= {artifact.payload.blob_id for artifact in result.artifacts}
+    return result
+
+
+def _processed(prepared: Prepared) -> Result:
+    try:
+        result = _answer(prepared)
+        _learn(prepared, result)
+    finally:
+        prepared.discard()
     return result
 
 
