@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from json_values import EVERYDAY
 from sqlalchemy import func, select
 
 from byref import ConfigurationError, Engine, Function, Policy, Session, ToolPolicy, db
@@ -205,3 +206,11 @@ def test_many_writers_in_a_schema_of_their_own(empty_postgres_url: str, tenant: 
         for tool in tools:
             schema = engine.tool_schema(tool, tenant=tenant)
             assert schema is not None and len(schema["properties"]) == 5
+
+
+@pytest.mark.parametrize("name", EVERYDAY)
+def test_one_schema_alone_is_what_it_is_beside_itself(name: str) -> None:
+    """One alone is not merged; two are, by genson."""
+    schema = of_value(json.loads(json.dumps(EVERYDAY[name])))
+    alone = merged([schema])
+    assert json.dumps(alone) == json.dumps(merged([schema, schema])) == json.dumps(merged([alone, schema]))

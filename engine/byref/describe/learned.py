@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from byref.describe.fit import fit, render
 from byref.describe.maps import as_map, fold, looks_like_data
-from byref.describe.nodes import ARRAY, BOOLEAN, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
+from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
 from byref.describe.schema import infer
 
 MAX_CHARS: Final = 16_000
@@ -38,12 +38,15 @@ def merged(schemas: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     The schemas are those that `of_value` and this function make. Keys that look like data are folded even where there is one: what
     is learned is shown in other conversations, and an id or an address is nobody's but its own.
     """
-    from genson import SchemaBuilder  # imported late: only what learns needs it
+    first, *others = (_with_patterns(one, 0) for one in schemas)
+    if others:
+        from genson import SchemaBuilder  # imported late: only what learns needs it
 
-    builder = SchemaBuilder(schema_uri=None)
-    for one in schemas:
-        builder.add_schema(_with_patterns(one, 0))
-    node = _folded(_node(builder.to_schema(), 0), 0)
+        builder = SchemaBuilder(schema_uri=None)
+        for one in (first, *others):
+            builder.add_schema(one)
+        first = builder.to_schema()
+    node = _folded(_node(first, 0), 0)
     schema: dict[str, Any] = _bare(fit(node, MAX_CHARS, len, head={}))
     return schema
 
@@ -105,7 +108,7 @@ def _node(schema: Any, depth: int) -> Node:
 
 def _folded(node: Node, depth: int) -> Node:
     """Return the node with its maps folded, at all places."""
-    if depth > _MAX_DEPTH:
+    if depth > _MAX_DEPTH or not node.kinds & CONTAINER:
         return node
     made = as_map(node)
     made = fold(made, [key for key in made.members if looks_like_data(key)])
@@ -116,7 +119,7 @@ def _folded(node: Node, depth: int) -> Node:
         more = [
             key for key, member in made.members.items() if key not in required and _scalar(member) == _scalar(made.rest)
         ]
-        made = fold(made, more)
+        made = fold(made, more) if more else made
     made.members = {key: _folded(member, depth + 1) for key, member in made.members.items()}
     if made.required is not None:
         made.required = made.required & made.members.keys()
