@@ -149,3 +149,15 @@ def test_full_schemas_of_maps_that_are_still_there() -> None:
     schema = scan(json.dumps(value).encode()).schema
     assert schema is not None and schema.folded
     assert schema.full() == infer(value).full()
+
+
+def test_an_array_in_memory_beside_one_that_is_not_changes_no_other_member() -> None:
+    """What inference has read shares equal places, and to such a place nothing may be added for one of its members alone."""
+    whole = [{"x": 1, "y": 2, "d": {"p": 1}, "e": {"p": 2}} for _ in range(50)]
+    node = infer(whole, plain=True).node.items
+    assert node is not None
+    abridged = Rows(len(whole), whole[:2], whole[-2:], whole[9:11], kind_of(whole[0]), node, folded=False)
+    other = [{"x": 1, "y": "text", "d": {"p": 1, "q": "new"}, "e": {"p": 2}}]
+    expected = infer([{"t": whole}, {"t": other}], plain=True).full()
+    for _ in range(2):  # the second reading finds the first one's node unchanged
+        assert infer([{"t": abridged}, {"t": other}], plain=True).full() == expected

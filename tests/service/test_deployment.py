@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+from poolers import free_port, wait_for
 from serving import BYREF, serving
 
 import byref
@@ -67,32 +67,22 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 def proxied(folder: Path, upstream: str) -> Iterator[str]:
     """The address of the page's proxy in front of a server, without TLS."""
     nginx = program("nginx", "nginx-light")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     page = block("nginx").replace("listen 443 ssl;", f"listen 127.0.0.1:{port};")
     page = page.replace("server 127.0.0.1:8350; server 127.0.0.1:8351;", f"server {upstream.removeprefix('http://')};")
     settings = folder / "nginx.conf"
     settings.write_text(AROUND.format(folder=folder, page=page))
-    with subprocess.Popen([nginx, "-p", str(folder), "-c", str(settings), "-g", f"user {_user()};"]) as process:
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    with subprocess.Popen([nginx, "-p", str(folder), "-c", str(settings), "-g", f"user {user};"]) as process:
         try:
-            deadline = time.monotonic() + PATIENCE
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                    break
-                except OSError:
-                    assert process.poll() is None and time.monotonic() < deadline, "nginx does not answer"
-                    time.sleep(0.02)
+            wait_for(port, process)
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-
-
-def _user() -> str:
-    import pwd
-
-    return pwd.getpwuid(os.geteuid()).pw_name
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def test_all_passes_the_proxy(tmp_path: Path) -> None:

@@ -36,9 +36,7 @@ def pgbouncer(folder: Path, url: str, mode: str) -> Iterator[URL]:
         pytest.skip("there is no PgBouncer on this machine (Debian's package: pgbouncer)")
     direct = make_url(url)
     server = Path(str(direct.query["host"]))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = folder / "pgbouncer.ini"
     size = 3 if mode == "transaction" else 20  # fewer backends than clients, where these share them
     settings.write_text(SETTINGS.format(socket=server, user=direct.username, port=port, mode=mode, size=size))
@@ -51,13 +49,21 @@ def pgbouncer(folder: Path, url: str, mode: str) -> Iterator[URL]:
         ) as process,
     ):
         try:
-            _wait(port, process)
+            wait_for(port, process)
             yield direct.set(host="127.0.0.1", port=port, query={})
         finally:
             process.terminate()
 
 
-def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
+def free_port() -> int:
+    """A port of this machine that nobody has yet."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a server that was started answers at its port."""
     deadline = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < deadline:
         try:
@@ -66,4 +72,4 @@ def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
             time.sleep(0.02)
         else:
             return
-    raise AssertionError(f"PgBouncer does not answer; it ended with {process.poll()}")
+    raise AssertionError(f"{process.args!r} does not answer; it ended with {process.poll()}")

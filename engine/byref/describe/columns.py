@@ -29,6 +29,7 @@ from byref.describe.nodes import (
     STRING,
     Node,
     merge,
+    own,
     places,
 )
 from byref.describe.rows import Rows
@@ -201,7 +202,7 @@ class Inference:
                 raise Abridged(f"of {len(rows)} elements all but {len(rows.head) + len(rows.tail)} have passed by")
             self.folded |= rows.folded
             self.is_cut |= any(place.is_cut for place in places(rows.node))
-            node.items = merge([node.items or Node(), rows.node])
+            node.items = own(merge([node.items or Node(), rows.node]))
 
     def _add_objects(self, node: Node, objects: Sequence[dict[str, Any]], depth: int) -> None:
         if len(objects) == 1 and node.rest is None and (len(objects[0]) <= MAP_KEYS or not self.fold):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from itertools import islice
 from typing import Final
 
@@ -108,6 +109,20 @@ def cut_at(node: Node) -> str | None:
             (below, (*path, mark)) for below, mark in ((one.items, "[]"), (one.rest, ".*")) if below is not None
         )
     return None
+
+
+def own(node: Node) -> Node:
+    """Return a copy that shares no part with another place, so that more can be read into it."""
+    made = copy(node)
+    made.as_map = None
+    made.counts = None if node.counts is None else dict(node.counts)
+    made.rest_keys = dict(node.rest_keys)
+    made.items = None if node.items is None else own(node.items)
+    made.rest = None if node.rest is None else own(node.rest)
+    made.members = {}
+    for key, member in node.members.items():
+        made.members[key] = own(member)
+    return made
 
 
 Merged = dict[tuple[tuple[Node, int], ...], Node]
