@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -16,7 +17,7 @@ from sqlalchemy.orm import aliased
 
 from byref.db.tables import BlobRow, FrameRow
 from byref.errors import ArtifactMissing, ByrefError
-from byref.stores.frames import checksum, unpack
+from byref.stores.frames import checksum, unpack, unpack_from
 from byref.stores.protocol import BlobStore
 
 logger = logging.getLogger("byref")
@@ -119,10 +120,9 @@ class StoredPayload:
         return uri_of(self.source.objects, self.store, self.key)
 
     def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
-        """Yield (1-based line on which the chunk begins, bytes) from the frame that holds the beginning of `line` on."""
+        """Yield (1-based line on which the chunk begins, bytes) from a chunk with the beginning of `line`, or right before it, on."""
         end = None
-        frames = self._frames(_FROM_LINE, line=line) if line > 1 else self._frames(_FROM_NUMBER, number=0)
-        for offset, first_line, data in frames:
+        for offset, first_line, data in self._frames(_FROM_LINE, line=line):
             # Frames may have been deleted, or be there twice, though each matches its own checksum.
             if end not in (None, offset):
                 raise self._missing(f"has a gap before byte {offset}")
@@ -185,11 +185,12 @@ class StoredPayload:
     def _frames(self, query: Any, **first: int) -> Iterator[tuple[int, int, bytes]]:
         """Yield (byte offset, first line, bytes) of the frames from the first that `query` finds on.
 
-        The first frame is fetched alone, because most readers need no other. The following ones are fetched and unpacked in
-        the background, a few ahead of the reader.
+        The first frame is fetched alone, because most readers need no other, and comes in pieces from the one with a `line`
+        on. The following frames are fetched and unpacked in the background, a few ahead of the reader.
         """
         found = self._packed(query, 1, **first)
-        yield from (frame.unpacked() for frame in found)
+        for frame in found:
+            yield from frame.from_line(first["line"]) if "line" in first else (frame.unpacked(),)
         if not (packed := deque(self._behind(found))):
             return
         # At most READ_AHEAD frames are unpacked and not yet read, so that memory is bounded however slow the reader is.
@@ -320,9 +321,22 @@ class _Packed:
         self.check()
         return self.row.byte_offset, self.row.first_line, self.content()
 
+    def from_line(self, line: int) -> Iterator[tuple[int, int, bytes]]:
+        """Yield byte offset, first line and bytes of pieces from the one in which a line begins on, after a check."""
+        self.check()
+        row = self.row
+        with self._damage():
+            for offset, feeds, data in unpack_from(row.codec, self.data, row.size_bytes, line - row.first_line):
+                yield row.byte_offset + offset, row.first_line + feeds, data
+
     def content(self) -> bytes:
         """Return the uncompressed bytes without comparing checksums."""
-        try:
+        with self._damage():
             return unpack(self.row.codec, self.data, self.row.size_bytes)
+
+    @contextmanager
+    def _damage(self) -> Iterator[None]:
+        try:
+            yield
         except ValueError as error:
             raise self.payload._missing(f"is damaged: frame {self.row.number}: {error}") from None

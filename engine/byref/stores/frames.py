@@ -23,6 +23,10 @@ _AHEAD = 6
 """Number of frames whose compression begins before the first one is asked for; it bounds memory."""
 _AHEAD_WHOLE = 64
 """The same for a payload that is in memory as a whole."""
+_PIECE_BYTES = 64 * 1024
+"""Uncompressed bytes after which it is looked whether a reader needs more of a frame: a whole one takes 7 times as long."""
+_WINDOW_BYTES = 8 << 20
+"""Most memory that zstd may take for a frame that is uncompressed in pieces; what hostile stored bytes say does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +184,35 @@ def unpack(codec: str, data: bytes, size: int) -> bytes:
     if len(data) != size:
         raise ValueError(f"damaged frame: {len(data)} bytes instead of {size}")
     return data
+
+
+def unpack_from(codec: str, data: bytes, size: int, feeds: int) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (offset, line feeds before it, bytes) of a frame: a piece that ends behind that many line feeds or more, and the rest.
+
+    The rest is uncompressed only if it is asked for, because a page of lines is in the first piece most of the time. Raises
+    ValueError as `unpack` does.
+    """
+    if codec != "zstd" or size <= _PIECE_BYTES:
+        yield 0, 0, unpack(codec, data, size)
+        return
+    try:
+        if zstandard.frame_content_size(data) not in (size, -1):
+            raise ValueError("damaged frame: it says another size")
+        with zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).stream_reader(data) as reader:
+            at = passed = 0
+            while piece := reader.read(min(_PIECE_BYTES, size - at)):
+                begin, before = at, passed
+                at, passed = at + len(piece), passed + piece.count(b"\n")
+                if passed >= feeds:
+                    yield begin, before, piece
+                    break
+            rest = reader.read(size - at)
+            if at + len(rest) != size or reader.read(1):
+                raise ValueError(f"damaged frame: not {size} bytes")
+    except zstandard.ZstdError as error:
+        raise ValueError(f"damaged frame: {error}") from None
+    if rest:
+        yield at, passed, rest
 
 
 def line_count(payload: bytes) -> int:
