@@ -87,8 +87,7 @@ def _unwrapped(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
 
 def _named(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments under the tool's own names for them, without those that are null."""
-    names = {_plain(name): field for name, field in tool.spellings.items()}
-    names |= {_plain(name): name for name in tool.arguments.__struct_fields__}
+    names = _names(tool.arguments, tuple(tool.spellings.items()))
     named: dict[str, Any] = {}
     written: dict[str, str] = {}
     for key, value in given.items():
@@ -101,6 +100,13 @@ def _named(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
             )
         named[name], written[name] = value, key
     return named
+
+
+@cache
+def _names(arguments: type[Arguments], spellings: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Return the arguments' names by their plain forms. The result is cached, because a tool has dozens of spellings."""
+    names = {_plain(name): field for name, field in spellings}
+    return names | {_plain(name): name for name in arguments.__struct_fields__}
 
 
 def _same(one: object, other: object) -> bool:
