@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -94,6 +95,7 @@ def grep(
         max_matches=max_matches,
         deadline=deadline,
         context_lines=context_lines,
+        max_chars=max_chars,
     )
     return found.render(max_chars, context_lines=context_lines)
 
@@ -109,8 +111,9 @@ def search(
     deadline: float = 10.0,
     context_lines: int = 0,
     counted: int = COUNTED,
+    max_chars: int | None = None,
 ) -> Found:
-    """Search as `grep` does, and return a result that can be rendered several times, in different sizes.
+    """Search as `grep` does, and return a result that can be rendered several times, in different sizes up to `max_chars`.
 
     It ends beyond `counted` matching lines, or beyond `max_matches` if these are more. Up to `context_lines` lines around each match are kept during the search, so that rendering need not read them again.
     """
@@ -121,7 +124,10 @@ def search(
         regexp, literal = compile_pattern(pattern, ignore_case=ignore_case)
         until = time.monotonic() + deadline
         bare = bool(literal) or sees_line_ends(pattern)
-        done = _Search(payload, regexp, start, last, max_matches, until, context_lines, bare=bare, counted=counted)
+        room = sys.maxsize if max_chars is None else max_chars
+        done = _Search(
+            payload, regexp, start, last, max_matches, until, context_lines, room, bare=bare, counted=counted
+        )
         done.run()
     finally:
         forget_patterns()
@@ -215,6 +221,7 @@ class _Search:
         max_matches: int,
         until: float,
         context: int,
+        room: int,
         *,
         bare: bool,
         counted: int,
@@ -229,7 +236,7 @@ class _Search:
         # before the search, which copies the data; otherwise only from the text shown, which is faster.
         self._bare = bare
         self._ending = b"" if bare else b"\r"
-        self._free = max_matches
+        self._free, self._room = max_matches, room
         self._most = max(counted, max_matches)
         self._to_the_end = last == payload.line_count
         # `_data` holds the current bytes, `_position` is where to go on in them. `_inside` means that the position is
@@ -304,9 +311,13 @@ class _Search:
             self._found += 1
             self.hits.append(Hit(self.line))
             self._show(first, 0, match, line_end, True)
-            self._keep_around(first, line_end)
+            before = self._keep_around(first, line_end)
+            # Of the first hit's rows those that do not fit are left out, so that only the others surely take room.
+            self._room -= sum(map(len, self.hits[-1].rows)) + (before if len(self.hits) > 1 else 0)
+            if self._room < 0:
+                self._free = 0
             at = line_end + 1
-        # Enough rows are kept: further matching lines are only counted.
+        # Enough rows are kept: further matching lines are only counted, because to number a line takes longer than to find it.
         while not self._free and at <= stop and (match := search(data, at, stop)):
             self._found += 1
             at = data.find(b"\n", match.start(), stop) + 1 or stop + 1
@@ -315,15 +326,18 @@ class _Search:
                 return
         self._position = stop + 1
 
-    def _keep_around(self, first: int, line_end: int) -> None:
-        """Keep the context of the line that begins at `first`: only lines that are whole in the current data."""
-        data, number, at = self._data, self.line, first
+    def _keep_around(self, first: int, line_end: int) -> int:
+        """Keep the context of the line that begins at `first`: only lines that are whole in the current data.
+
+        Return the characters of the lines before it that were not kept yet.
+        """
+        data, number, at, before_it = self._data, self.line, first, 0
         for before in range(number - 1, max(self.start, number - self._context) - 1, -1):
             begin = data.rfind(b"\n", 0, max(0, at - 1)) + 1
             if before in self.around or not begin:
                 break
             self.around[before] = clipped(data[begin : min(at - 1, begin + CLIPPED_BYTES)], self._ending)
-            at = begin
+            at, before_it = begin, before_it + len(self.around[before])
         at = line_end + 1
         for after in range(number + 1, min(self.last, number + self._context) + 1):
             end = data.find(b"\n", at)
@@ -331,6 +345,7 @@ class _Search:
                 break
             self.around[after] = clipped(data[at : min(end, at + CLIPPED_BYTES)], self._ending)
             at = end + 1
+        return before_it
 
     def _search_part(self) -> None:
         """Search one part of a line that is longer than a slice.

@@ -23,7 +23,7 @@ from byref.interpreter.inputs import check_size, data_of, limits_of
 from byref.references.coercion import as_filter, as_key, as_span
 from byref.references.targets import Target, find, jq_fault, queried_in, walk
 from byref.tools import viewing
-from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
+from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded, most_characters
 from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext
 from byref_sandbox.code import plainjq
 
@@ -103,6 +103,7 @@ def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
         ignore_case=arguments.ignore_case,
         deadline=GREP_SECONDS,
         context_lines=arguments.context_lines,
+        max_chars=most_characters(scope, grep.MIN_CHARS),
     )
     context = arguments.context_lines
     return Answer(bounded(scope, lambda size: found.render(size, context_lines=context).text, least=grep.MIN_CHARS))

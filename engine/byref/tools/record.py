@@ -105,11 +105,17 @@ def _plain(schema: Mapping[str, Any], components: Mapping[str, Any]) -> dict[str
 _ROUNDS = 7
 
 
+def most_characters(scope: Scope, least: int = 0) -> int:
+    """Return the characters of the longest reply that `bounded` asks for; most text has more than three a token, so it fits."""
+    return max(least, scope.policy.reply_tokens * 3)
+
+
 def bounded(scope: Scope, make: Callable[[int], str], *, least: int = 0) -> str:
-    """Return `make(characters)` for the largest number of characters, at least `least`, whose text fits into `reply_tokens`."""
-    limit = scope.policy.reply_tokens
-    # most text has more than three characters a token, so the first try usually fits
-    characters = max(least, limit * 3)
+    """Return `make(characters)` for the largest number of characters, at least `least`, whose text fits into `reply_tokens`.
+
+    No number is above `most_characters`.
+    """
+    limit, characters = scope.policy.reply_tokens, most_characters(scope, least)
     for _ in range(_ROUNDS):
         text = make(characters)
         tokens = scope.count(text)

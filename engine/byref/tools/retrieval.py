@@ -20,7 +20,7 @@ from byref.references.coercion import as_key, as_span
 from byref.references.targets import Target, find
 from byref.tools import viewing
 from byref.tools.readers import COLUMNS, CONTEXT, LINES, PATTERNS
-from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
+from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded, most_characters
 from byref.tools.texts import opening
 
 SEARCH_SECONDS = 5.0
@@ -76,7 +76,15 @@ def _retrieve(scope: Scope, arguments: RetrieveArguments) -> Answer:
 
 def _search(scope: Scope, target: Target, pattern: str, start: int, end: int | None, around: int | None) -> str:
     context = CONTEXT_LINES if around is None else min(around, 100)
-    found = search(target.payload, pattern, start=start, end=end, deadline=SEARCH_SECONDS, context_lines=context)
+    found = search(
+        target.payload,
+        pattern,
+        start=start,
+        end=end,
+        deadline=SEARCH_SECONDS,
+        context_lines=context,
+        max_chars=most_characters(scope, grep.MIN_CHARS),
+    )
     return bounded(
         scope,
         lambda size: found.render(size, context_lines=context, go_on=_range(target)).text,
