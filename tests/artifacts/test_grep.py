@@ -212,6 +212,27 @@ def test_beyond_the_cap_it_is_more_than_that(frame):
     assert "go on with start_line=2001]" in most.text
 
 
+def test_matches_for_which_no_answer_has_room_are_only_counted():
+    payload = Memory(b"".join(b"%d %s\n" % (n, b"x" if n % 9 == 0 else b"-" * 40) for n in range(2_000)), 5_000)
+    every = module.search(payload, "x", context_lines=3)
+    some = module.search(payload, "x", context_lines=3, max_chars=2_000)
+    for size in (200, 1_000, 2_000):
+        assert some.render(size, context_lines=3) == every.render(size, context_lines=3)
+    assert some.render(2_000, context_lines=3).shown <= len(some.lines) < len(every.lines) == 50
+
+
+@given(
+    lines=st.lists(st.sampled_from(["", "-", "x", "-" * 600, f"x{'-' * 900}x"]), min_size=1, max_size=60),
+    frame=st.integers(1, 4_000),
+    context=st.integers(0, 30),
+    size=st.integers(module.MIN_CHARS, 3_000),
+)
+def test_room_makes_no_difference_to_what_is_shown(lines, frame, context, size):
+    payload = Memory("\n".join(lines).encode() or b"-", frame)
+    every, some = (module.search(payload, "x", context_lines=context, max_chars=room) for room in (None, size))
+    assert some.render(size, context_lines=context) == every.render(size, context_lines=context)
+
+
 def test_what_is_not_needed_is_not_read():
     payload = Memory(b"x\n" * 1_000_000, 20_000)
     assert not search(payload, "x").complete

@@ -34,6 +34,22 @@ def rows(engine: Engine, tenant: str) -> dict[str, int]:
     )
 
 
+# Reading
+
+
+def test_a_page_uncompresses_what_it_shows(session: Session) -> None:
+    written = [f"{number} {number * 7919:x}\n".encode() for number in range(200_000)]
+    payload = session.store_artifact(b"".join(written)).payload
+    for line in (1, 2, 30_000, 100_000, 200_000):
+        chunks = payload.chunks(line)
+        first, data = next(chunks)
+        assert len(data) <= 1 << 16
+        assert first <= line <= first + data.count(b"\n")
+        rest = data + b"".join(data for _, data in chunks)
+        assert rest.endswith(b"".join(written[line - 1 :]))
+        assert b"".join(written).endswith(rest)
+
+
 # Keeping
 
 

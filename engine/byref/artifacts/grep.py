@@ -312,8 +312,10 @@ class _Search:
             self.hits.append(Hit(self.line))
             self._show(first, 0, match, line_end, True)
             before = self._keep_around(first, line_end)
-            # Of the first hit's rows those that do not fit are left out, so that only the others surely take room.
-            self._room -= sum(map(len, self.hits[-1].rows)) + (before if len(self.hits) > 1 else 0)
+            if (
+                len(self.hits) > 1
+            ):  # of the first hit's rows those that do not fit are left out, so that they take no certain room
+                self._room -= sum(map(len, self.hits[-1].rows)) + before
             if self._room < 0:
                 self._free = 0
             at = line_end + 1
@@ -332,7 +334,8 @@ class _Search:
         Return the characters of the lines before it that were not kept yet.
         """
         data, number, at, before_it = self._data, self.line, first, 0
-        for before in range(number - 1, max(self.start, number - self._context) - 1, -1):
+        earlier = self.hits[-2].line if len(self.hits) > 1 else 0
+        for before in range(number - 1, max(self.start - 1, earlier, number - self._context - 1), -1):
             begin = data.rfind(b"\n", 0, max(0, at - 1)) + 1
             if before in self.around or not begin:
                 break
