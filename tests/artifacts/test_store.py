@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from material import page, prose, records
 from psycopg import _queries
-from sqlalchemy import Select, delete, text, update
+from sqlalchemy import Select, delete, select, text, update
 from sqlalchemy.dialects.postgresql import psycopg
 from sqlcheck import TABLES
 
@@ -48,6 +48,10 @@ def test_a_page_uncompresses_what_it_shows(session: Session) -> None:
         rest = data + b"".join(data for _, data in chunks)
         assert rest.endswith(b"".join(written[line - 1 :]))
         assert b"".join(written).endswith(rest)
+    sizes = select(FrameRow.size_bytes).where(FrameRow.blob_id == payload.blob_id).order_by(FrameRow.number)
+    whole = list(payload.frames())
+    assert [len(data) for _, data in whole] == payload.source.read(lambda c: c.scalars(sizes).all())
+    assert b"".join(data for _, data in whole) == payload.read() == b"".join(written)
 
 
 # Keeping

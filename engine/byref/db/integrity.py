@@ -545,7 +545,7 @@ def _compared(payload: StoredPayload, blob: Any) -> list[Problem]:
     digest, line, last = blake3(), 1, b""
     found: list[Problem] = []
     try:
-        for number, (first_line, content) in enumerate(payload.chunks()):
+        for number, (first_line, content) in enumerate(payload.frames()):
             if first_line != line:
                 place = f"blob {blob.id} frame {number}"
                 found.append(

@@ -121,8 +121,15 @@ class StoredPayload:
 
     def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
         """Yield (1-based line on which the chunk begins, bytes) from a chunk with the beginning of `line`, or right before it, on."""
+        return self._joined(self._frames(_FROM_LINE, line=line))
+
+    def frames(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (1-based line on which the frame begins, bytes) of each frame: faster than `chunks` for who reads all."""
+        return self._joined(self._frames(_FROM_NUMBER, number=0))
+
+    def _joined(self, parts: Iterator[tuple[int, int, bytes]]) -> Iterator[tuple[int, bytes]]:
         end = None
-        for offset, first_line, data in self._frames(_FROM_LINE, line=line):
+        for offset, first_line, data in parts:
             # Frames may have been deleted, or be there twice, though each matches its own checksum.
             if end not in (None, offset):
                 raise self._missing(f"has a gap before byte {offset}")
@@ -146,7 +153,7 @@ class StoredPayload:
 
     def read(self) -> bytes:
         """Return the whole payload."""
-        return b"".join([data for _, data in self.chunks()])
+        return b"".join([data for _, data in self.frames()])
 
     def head(self, size: int) -> bytes:
         """Return at most the first `size` bytes."""
@@ -288,7 +295,7 @@ class PayloadLoad:
 
     def __call__(self) -> Iterator[bytes]:
         """Return the payload in pieces."""
-        return (data for _, data in self.payload.chunks())
+        return (data for _, data in self.payload.frames())
 
 
 @dataclass(frozen=True, slots=True)
