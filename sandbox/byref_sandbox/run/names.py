@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import marshal
 from collections.abc import Callable, Mapping
@@ -36,6 +35,7 @@ from byref_sandbox.state.known import Known
 from byref_sandbox.values import exact, values
 from byref_sandbox.values.bindings import Bindings, OnlyTable
 from byref_sandbox.values.construct import Constructed
+from byref_sandbox.values.plain import containers_in
 
 _MAX_NAMES: Final = 1_000
 _MAX_LOOKED_AT: Final = 10_000
@@ -353,10 +353,12 @@ def _is_light(value: Any) -> bool:
         return bool(objects <= _MAX_MEMBERS and value.memory_usage(index=False).sum() <= _MAX_TABLE_BYTES)
     level: list[Any] = [value]
     left = _MAX_MEMBERS
-    while level and left > 0:
+    while level:
         left -= len(level)
-        level = [one for one in gc.get_referents(*level) if type(one) is dict or type(one) is list]
-    return left > 0
+        if left <= 0:
+            return False
+        level = containers_in(level)
+    return True
 
 
 def digest_of(value: Any) -> bytes | None:

@@ -36,6 +36,7 @@ from byref_sandbox.state.known import MATPLOTLIB, Known, known_functions
 from byref_sandbox.state.reader import Reader
 from byref_sandbox.state.settings import Settings
 from byref_sandbox.state.writer import ExactWriter, TooBig, Writer, looked_up_by
+from byref_sandbox.values.plain import containers_in
 
 MAX_NAMES: Final = 1_000
 MAX_BYTES: Final = 256 << 20
@@ -672,7 +673,7 @@ def _find(path: Path, top: object, wanted: set[int]) -> Iterator[tuple[Path, obj
                 continue
             if id(member) in wanted:
                 yield (*at, key), member
-            else:
+            elif gc.is_tracked(member):  # otherwise neither is in it, as `containers_in` says
                 waiting.append(((*at, key), member))
 
 
@@ -682,7 +683,7 @@ def _holds(top: object, wanted: set[int]) -> bool:
     left = _MAX_LOOKED_AT
     while level and left > 0:
         left -= len(level)
-        level = [one for one in gc.get_referents(*level) if type(one) is dict or type(one) is list]
+        level = containers_in(level)
         if not wanted.isdisjoint(map(id, level)):
             return True
     return False
