@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from typing import Any
@@ -51,8 +51,8 @@ class NotJSON(ValueError):
 _TOO_DEEP = "nested too deeply"
 
 
-def decode(data: bytes | mmap.mmap | memoryview) -> object:
-    """Return the value of JSON text in UTF-8, lone surrogates tolerated; raise NotJSON.
+def decode(data: bytes | mmap.mmap | memoryview, read: Callable[[Any], Any] = _strict.decode) -> object:
+    """Return the value of JSON text in UTF-8, lone surrogates tolerated; raise NotJSON. `read` reads what is strict JSON.
 
     Beyond the standard: a byte-order mark, NaN, Infinity, numbers too large for a float (infinity), escaped lone
     surrogates. Of duplicate keys the last one holds. Integers are exact up to `MAX_INTEGER_DIGITS`. Nesting is bounded by
@@ -67,7 +67,7 @@ def decode(data: bytes | mmap.mmap | memoryview) -> object:
     with collector_paused():
         if is_utf8(data):  # msgspec does not look at the encoding
             with suppress(msgspec.DecodeError, RecursionError):
-                return _strict.decode(data)
+                return read(data)
         try:
             return json.loads(str(data, "utf-8", "surrogatepass"), parse_int=integer)
         except UnicodeDecodeError:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from byref_sandbox import jsontext, tabletext
-from byref_sandbox.values import plain
+from byref_sandbox.values import plain, sharing
 from byref_sandbox.values.gathering import Step, gathered, gathering
 
 JSON: Final = "application/json"
@@ -117,7 +117,7 @@ def decode(content_type: str, payload: bytes | mmap.mmap | memoryview) -> object
         return Exact(bytes(payload))
     if content_type == JSON or content_type.endswith("+json"):
         try:
-            return jsontext.decode(payload)
+            return sharing.decode(payload)
         except jsontext.NotJSON as error:
             raise Unusable(f"not JSON: {error}") from None
     if content_type.startswith("text/"):
