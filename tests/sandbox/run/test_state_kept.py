@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -355,3 +356,14 @@ def test_a_formatter_of_an_earlier_run_reads_no_attributes(chain: Chain) -> None
     chain(code)
     outcome = chain("record = logging.LogRecord('n', 20, 'p', 0, 'm', None, None)\nf.format(record)")
     assert outcome.error.kind == "NotAllowed"
+
+
+def test_a_name_for_one_record_of_many_takes_no_memory_for_the_others(sandbox: Sandbox) -> None:
+    """The record is looked for among all, as its place is kept and not its copy."""
+    session = Session(sandbox, "many")
+    orders = Data("orders", lambda: json.dumps([{"id": number, "s": "x"} for number in range(200_000)]).encode())
+    outcome = session.run("for order in orders:\n    pass\norder['id']", {"orders": orders})
+    assert outcome.value == 199_999, outcome.error
+    assert session.value("order is orders[-1]", {"orders": orders}) is True
+    if sys.version_info < (3, 14):  # from there on the collector does not tell what holds texts and numbers alone
+        assert outcome.usage.peak_bytes < 20_000_000
