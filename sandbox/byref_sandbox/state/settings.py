@@ -186,7 +186,8 @@ def _colormaps() -> dict[str, Any]:
     if matplotlib is None:
         return {}
     maps = matplotlib.colormaps
-    return {name: maps[name] for name in maps if name not in maps._builtin_cmaps}
+    own = frozenset(maps._builtin_cmaps)
+    return {name: maps[name] for name in maps if name not in own}
 
 
 def _as_data(held: Mapping[str, Any], different: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def zygote(order_descriptor: int, without: str, modules: str) -> NoReturn:
         from byref_sandbox import wire
         from byref_sandbox.zygote.zygote import Zygote
 
-        language, known = _loaded(modules.split(",") if modules else ())
+        language, known = _loaded(jail, modules.split(",") if modules else ())
         # Forks share this process's memory until somebody writes to it, and the collector writes to each object that it looks at.
         # So what is garbage goes now, and what is left is taken out of the collector's sight, for good.
         gc.collect()
@@ -73,8 +73,8 @@ def zygote(order_descriptor: int, without: str, modules: str) -> NoReturn:
     Zygote(orders, jail, language, known).serve()
 
 
-def _loaded(modules: Sequence[str]) -> tuple[Language, Known]:
-    """Import all that runs may need, and return the language, and what streams of a session's names may name."""
+def _loaded(jail: Jail, modules: Sequence[str]) -> tuple[Language, Known]:
+    """Import and do all that runs may need, and return the language, and what streams of a session's names may name."""
     from byref_sandbox.code import sqltext
     from byref_sandbox.code.libraries import LIBRARIES
     from byref_sandbox.documents import reading
@@ -84,6 +84,7 @@ def _loaded(modules: Sequence[str]) -> tuple[Language, Known]:
     from byref_sandbox.run import sqlbody
     from byref_sandbox.state.known import Known
     from byref_sandbox.values import plots
+    from byref_sandbox.zygote.runs import Runs
     from byref_sandbox.zygote.warm import warm
 
     language = Language(modules)
@@ -99,7 +100,9 @@ def _loaded(modules: Sequence[str]) -> tuple[Language, Known]:
         reading.load_all()
     if sqltext.is_available():
         sqlbody.warm()
-    return language, Known(language)
+    known = Known(language)
+    Runs(jail, language, None, known).practise()
+    return language, known
 
 
 def check(without: str) -> None:

@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
@@ -34,6 +35,12 @@ _OVER_TABLES: Final = """
 table = pd.DataFrame({"g": ["a", "b", "a"], "n": [1.5, 2.5, 3.5]})
 table.groupby("g")["n"].sum().round(2).to_dict()
 """
+_TIMES: Final = 12
+"""Python adapts a function to what it does after eight calls."""
+
+
+def _request(source: str) -> wire.Request:
+    return wire.Request("code", source, _TERMS, keeps=True)
 
 
 def read_request(body: int) -> wire.Request:
@@ -54,6 +61,18 @@ class Runs:
         """What a stream names: made once, before the processes are forked that read one."""
         self._store = store
 
+    def practise(self) -> None:
+        """In the root: do what runs do until Python has adapted its code to it (PEP 659).
+
+        Otherwise each fork would have to, which takes time, and writes to pages that it shares.
+        """
+        depth = sys.getrecursionlimit()
+        for _ in range(_TIMES):
+            for source in (_ANYTHING, _OVER_TABLES):
+                for frame in self._prepare(_request(source), {}, None)(worker.Captured(_TERMS.stdout_bytes)):
+                    wire.pack(frame)
+        sys.setrecursionlimit(depth)
+
     def rehearsals(self) -> Iterator[None]:
         """In a standby: do what runs do, and, where this session has big tables, what runs over tables do, step by step.
 
@@ -67,8 +86,7 @@ class Runs:
             self._rehearse(_OVER_TABLES)
 
     def _rehearse(self, source: str) -> None:
-        request = wire.Request("code", source, _TERMS, keeps=True)
-        body = self._prepare(_REQUESTS.decode(msgspec.msgpack.encode(request)), {}, None)
+        body = self._prepare(_REQUESTS.decode(msgspec.msgpack.encode(_request(source))), {}, None)
         for frame in body(worker.Captured(_TERMS.stdout_bytes)):
             wire.pack(frame)
         address_space()

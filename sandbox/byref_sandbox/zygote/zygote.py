@@ -53,8 +53,10 @@ _RETRY_SECONDS: Final = 1.0
 _ORDERS: Final = msgspec.msgpack.Decoder(wire.Order)
 _GIVES: Final = msgspec.msgpack.Decoder(wire.Give)
 _PLOTS: Final = "matplotlib"
-_LULL_MS: Final = 5
-"""A zygote that has heard nothing for so long forks the standby of the next run. Sooner it would slow down the run that just began."""
+_LULL_MS, _BUSY_LULL_MS = 1, 100
+"""A zygote that has heard nothing for so long forks the standby of the next run. While a run goes on it waits longer: a standby takes as
+much of the processors and of memory as a short run, which is slowed down by it.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -155,7 +157,8 @@ class Zygote:
         ]
         waits = [max(0, int((deadline - time.monotonic()) * 1000) + 1) for deadline in deadlines]
         if self._standby is None:
-            waits.append(max(_LULL_MS, int((self._no_standby_before - time.monotonic()) * 1000) + 1))
+            lull = _BUSY_LULL_MS if any(call.pid for call in self._calls) else _LULL_MS
+            waits.append(max(lull, int((self._no_standby_before - time.monotonic()) * 1000) + 1))
         return min(waits, default=None)
 
     def _receive_order(self) -> None:
