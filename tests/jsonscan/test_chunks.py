@@ -104,6 +104,7 @@ def test_a_word_is_found_across_chunks(data: bytes, word: bytes) -> None:
 
 def test_what_is_freed_is_empty_or_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "BIG", 60)
+    monkeypatch.setattr(chunks, "_LOOKED_AT", 3)
     inner, few, big = list(range(10)), [1, 2], {str(i): i for i in range(10)}
     value = {"inner": inner, "few": few, "map": {"big": big}}
     chunks.free(value)

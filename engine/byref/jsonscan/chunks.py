@@ -31,6 +31,8 @@ _BUDGET: Final = 32
 """Approximate number of arrays and objects that are looked into for one weight."""
 _WEIGHED: Final = 64
 """Most members of an object that are weighed thoroughly before they are freed."""
+_LOOKED_AT: Final = 1 << 10
+"""Most members of an object that are looked at before they are freed: of more nearly all are light, and a look takes as long as freeing."""
 _SCALAR: Final = 8
 """Weight of a number, and of a member's punctuation."""
 _BY_LENGTH: Final = frozenset({bytes, list, dict, tuple})
@@ -146,9 +148,8 @@ def free(value: object, depth: int = 0) -> None:
                 free(value[-1], depth + 1)
             del value[-count:]
     elif type(value) is dict:
-        while (
-            len(value) > ITEMS
-        ):  # one at a time, so that other threads have their turn in between: a loop in C holds all of them up
+        while len(value) > _LOOKED_AT:
+            # One at a time, so that other threads have their turn in between: a loop in C holds all of them up.
             value.popitem()
         if depth < _DEEP and weight(value) > BIG:
             for member in value.values():
