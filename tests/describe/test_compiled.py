@@ -18,7 +18,7 @@ from hypothesis import given
 from json_values import EVERYDAY, VALUES, nested
 
 from byref.describe import columns
-from byref.describe.columns import Inference, NotPlain, TooDeep
+from byref.describe.columns import Inference, NotPlain, TooDeep, _node
 from byref.describe.nodes import Node
 from byref.describe.schema import infer
 
@@ -147,7 +147,7 @@ def test_both_forms_fold_the_same(seeds: range) -> None:
 
 def test_what_is_not_plain_is_left_to_python(compiled: Any) -> None:
     def left(value: object, *, plain: bool = False) -> bool:
-        return compiled.read(value, Node, plain, True, 250, 32, 1_000, 512) is None
+        return compiled.read(value, _node, {}, plain, True, 250, 32, 1_000, 512) is None
 
     circle: list[Any] = []
     circle.append(circle)
@@ -207,6 +207,7 @@ from pathlib import Path
 from random import Random
 import c_modules
 import test_compiled as tests
+import test_groups as groups
 import test_lines_of_values as lines
 from byref.content import values
 from byref.describe import columns
@@ -222,6 +223,8 @@ for seed in range(20):
     lines.test_any_bytes_are_read_and_kept(values.compiled, seed)
     text = json.dumps([tests.made(Random(seed), 30_000)] * 3).encode()
     assert repr(parsing.parse_chunked(text)) == repr(json.loads(text))
+for seed in range(20):
+    groups.test_any_bytes_are_read(parsing.compiled, seed)
 tests.test_what_is_not_plain_is_left_to_python(columns.compiled)
 tests.test_others_may_change_the_value_meanwhile()
 print("clean")
@@ -239,7 +242,7 @@ def test_the_sanitizers_find_nothing(tmp_path: Path) -> None:
     library = subprocess.run(
         [os.environ.get("CC", "cc"), "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
     )
-    path = [str(ROOT / "tests" / name) for name in ("describe", "content", "support")]
+    path = [str(ROOT / "tests" / name) for name in ("describe", "content", "jsonscan", "support")]
     ran = subprocess.run(
         [sys.executable, "-c", SANITIZED, str(tmp_path), *path],
         capture_output=True,

@@ -14,7 +14,7 @@ from json_values import VALUES
 from byref.describe.paths import ITEM, KEY, Each, Path, written
 from byref.describe.schema import infer
 from byref.describe.tables import MAX_TABLES, Table, tables
-from byref.jsonscan import Scanner, describe_text, memory, sizes
+from byref.jsonscan import Scanner, describe_text, groups, memory, sizes
 
 
 def rows(count: int, **more: Any) -> list[dict[str, Any]]:
@@ -143,6 +143,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short text is matched, and read in small blocks, as long text is."""
     for name, size in {"LEAST": 200, "_WINDOW": 900, "_END": 700, "_FIRST": 8, "LOST": 1_000}.items():
         monkeypatch.setattr(memory, name, size)
+    for name, size in {"_PIECE": 300}.items():
+        monkeypatch.setattr(groups, name, size)
     for name, size in {"BLOCK": 4_000, "END": 4_000, "ENDS": 40_000}.items():
         monkeypatch.setattr(sizes, name, size)
 

@@ -19,7 +19,7 @@ from byref.describe.columns import TooDeep
 from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.shape import shape
-from byref.jsonscan import memory, peek
+from byref.jsonscan import groups, memory, peek
 from byref.jsonscan.matcher import Matcher
 from byref.jsonscan.memory import Described, describe_text
 from byref_sandbox import jsontext
@@ -28,9 +28,14 @@ SIZES: dict[str, Any] = {}
 """What they are but for these tests."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def small() -> Iterator[None]:
+@pytest.fixture(autouse=True, scope="module", params=["grouped", "matched"])
+def small(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "grouped" and not groups.available:
+        pytest.skip("byref was installed without a compiler")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(groups, "available", request.param == "grouped")
+        for name, size in {"_PIECE": 100}.items():
+            patch.setattr(groups, name, size)
         for name, size in {"LEAST": 200, "_WINDOW": 300, "_END": 250, "_FIRST": 4, "LOST": 1_000}.items():
             SIZES[name] = getattr(memory, name)
             patch.setattr(memory, name, size)

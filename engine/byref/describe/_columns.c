@@ -18,14 +18,12 @@ enum { NUL = 1, BOOLEAN = 2, INTEGER = 4, NUMBER = 8, STRING = 16, ARRAY = 32, O
 enum { GOOD, ODD, MEMORY };        /* what `Reading.state` says: go on; Python has to read it; there is no memory */
 #define BREATH 200000              /* members and items after which other threads get their turn: about three milliseconds */
 #define LENGTHS 4                  /* levels at which lengths of arrays are measured: see `Outline._measure` */
-#define FIXED 6                    /* elements of what a node says, before its members */
-#define FEW 8                      /* members that are compared one by one; more have a table */
+#define FIXED 7                    /* elements of what a node says, before its members */
 
 typedef struct Node Node;
 typedef struct {
     PyObject *key;
     Node *node;        /* NULL if the key was folded */
-    Py_ssize_t hash;
     size_t count;      /* of the objects that have it */
     /* of the objects that are read at once: */
     size_t now;        /* how many have it */
@@ -37,8 +35,8 @@ struct Node {
     Node *made_before;
     Node *items, *rest;
     Member *members;
-    uint32_t *table; /* the number of a member, plus one, at a place that its hash says */
-    size_t count, room, slots, folded, objects;
+    PyObject *numbers; /* of the members, by their keys */
+    size_t count, room, folded, objects;
     int kinds, arrays_first, is_cut, has_counts;
 };
 
@@ -102,45 +100,17 @@ static void breathe(Reading *r) {
     PyEval_RestoreThread(thread);
 }
 
-static int is_key(const Member *member, PyObject *key, Py_ssize_t hash) {
-    return member->key == key || (member->hash == hash && PyUnicode_Compare(member->key, key) == 0);
-}
-
-static int rehash(Reading *r, Node *node) {
-    size_t slots = node->slots ? 2 * node->slots : 4 * FEW;
-    uint32_t *table = calloc(slots, sizeof *table);
-    if (!table) { r->state = MEMORY; return -1; }
-    free(node->table);
-    node->table = table;
-    node->slots = slots;
-    for (size_t i = 0; i < node->count; i++) {
-        size_t at = (size_t)node->members[i].hash & (slots - 1);
-        while (table[at]) at = (at + 1) & (slots - 1);
-        table[at] = (uint32_t)(i + 1);
-    }
-    return 0;
-}
-
 /* The number of the member with a key, which is made if there is none. `hint` is where it is likely to be. SIZE_MAX is an error. */
 static size_t member_of(Reading *r, Node *node, PyObject *key, size_t hint) {
     if (hint < node->count && node->members[hint].key == key) return hint;
     if (Py_TYPE(key) != &PyUnicode_Type) { r->state = ODD; return SIZE_MAX; }
-    Py_ssize_t hash = PyObject_Hash(key);
-    size_t at = 0;
-    if (node->count <= FEW) {
-        for (size_t i = 0; i < node->count; i++)
-            if (is_key(&node->members[i], key, hash)) return i;
-    } else {
-        if (2 * node->count >= node->slots && rehash(r, node)) return SIZE_MAX;
-        for (at = (size_t)hash & (node->slots - 1); node->table[at]; at = (at + 1) & (node->slots - 1))
-            if (is_key(&node->members[node->table[at] - 1], key, hash)) return node->table[at] - 1;
-    }
-    Member *members = node->count < UINT32_MAX - 1 ? grown(r, node->members, node->count, &node->room, sizeof *members) : NULL;
-    if (!members) { r->state = MEMORY; return SIZE_MAX; }
-    node->members = members;
-    members[node->count] = (Member){.key = Py_NewRef(key), .hash = hash};
-    if (node->count >= FEW && node->table) node->table[at] = (uint32_t)(node->count + 1);
-    return node->count++;
+    PyObject *number = node->numbers || (node->numbers = PyDict_New()) ? PyDict_GetItemWithError(node->numbers, key) : NULL;
+    if (number) return PyLong_AsSize_t(number);
+    Member *members = node->numbers ? grown(r, node->members, node->count, &node->room, sizeof *members) : NULL;
+    if (members) (node->members = members)[node->count] = (Member){.key = Py_NewRef(key)};
+    if (!members || !(number = PyLong_FromSize_t(node->count++)) || PyDict_SetItem(node->numbers, key, number)) r->state = MEMORY;
+    Py_XDECREF(number);
+    return r->state == MEMORY ? SIZE_MAX : node->count - 1;
 }
 
 /* Read values that come one after the other, as the items of arrays do, by chunks. */
@@ -331,58 +301,38 @@ static int add(Reading *r, Node *node, size_t from, size_t count, int depth) {
 /* Set an element to a new reference; NULL is an error. */
 static int put(PyObject *all, size_t at, PyObject *value) { return PyTuple_SetItem(all, (Py_ssize_t)at, value) || !value; }
 
-/* A Python `Node`. Equal places share one, which `known` has by all that it says: nobody changes what was read. But arrays of arrays, and
-   those whose lengths are measured, have their own, because what is found of one place alone is kept by its node; and so have maps. */
-static PyObject *built(PyObject *class, const Node *node, PyObject *known, int depth) {
-    PyObject *made = NULL, *members = NULL, *rest_keys = NULL, *counts = NULL, *required = NULL;
-    PyObject *all = PyTuple_New((Py_ssize_t)(FIXED + 3 * (node->count - node->folded)));
-    static const char *const names[] = {"kinds", "objects", "arrays_first", "is_cut", "items", "rest"};
-    if (!all || put(all, 0, PyLong_FromLong(node->kinds)) || put(all, 1, PyLong_FromSize_t(node->objects))) goto failed;
-    if (put(all, 2, PyBool_FromLong(node->arrays_first)) || put(all, 3, PyBool_FromLong(node->is_cut))) goto failed;
-    if (put(all, 4, node->items ? built(class, node->items, known, depth + 1) : Py_NewRef(Py_None))) goto failed;
-    if (put(all, 5, node->rest ? built(class, node->rest, known, depth + 1) : Py_NewRef(Py_None))) goto failed;
+/* A Python `Node`, made by `make` of all that it says. Equal places share one, which `known` has: nobody changes what was read. But arrays
+   of arrays, and those whose lengths are measured, have their own, because what is found of one place alone is kept by its node; and so
+   have maps. */
+static PyObject *built(PyObject *make, const Node *node, PyObject *known, int depth) {
+    PyObject *made = NULL, *keys = NULL, *all = PyTuple_New((Py_ssize_t)(FIXED + 3 * (node->count - node->folded)));
+    if (!all || put(all, 0, PyLong_FromLong(node->kinds)) || put(all, 1, PyLong_FromSize_t(node->objects))) goto done;
+    if (put(all, 2, PyBool_FromLong(node->arrays_first)) || put(all, 3, PyBool_FromLong(node->is_cut))) goto done;
+    if (put(all, 4, node->items ? built(make, node->items, known, depth + 1) : Py_NewRef(Py_None))) goto done;
+    if (put(all, 5, node->rest ? built(make, node->rest, known, depth + 1) : Py_NewRef(Py_None))) goto done;
+    if (put(all, 6, PyBool_FromLong(node->has_counts)) || !(keys = PyDict_New())) goto done;
     for (size_t i = 0, at = FIXED; i < node->count; i++) {
         const Member *member = &node->members[i];
+        if (!member->node && PyDict_SetItem(keys, member->key, member->count == node->objects ? Py_True : Py_False)) goto done;
         if (!member->node) continue;
-        if (put(all, at++, Py_NewRef(member->key)) || put(all, at++, PyLong_FromSize_t(member->count))) goto failed;
-        if (put(all, at++, built(class, member->node, known, depth + 1))) goto failed;
+        if (put(all, at++, Py_NewRef(member->key)) || put(all, at++, PyLong_FromSize_t(member->count))) goto done;
+        if (put(all, at++, built(make, member->node, known, depth + 1))) goto done;
     }
     int is_own = node->folded || (node->kinds & ARRAY && (depth < LENGTHS || (node->items && node->items->kinds & CONTAINER)));
     if (!is_own && (made = Py_XNewRef(PyDict_GetItemWithError(known, all)))) goto done;
-    if (PyErr_Occurred() || !(made = PyObject_CallNoArgs(class))) goto failed;
-    for (Py_ssize_t i = 0; i < FIXED; i++)
-        if (PyObject_SetAttrString(made, names[i], PyTuple_GetItem(all, i))) goto failed;
-    if (node->objects) {
-        if (!(members = PyObject_GetAttrString(made, "members")) || !(required = PySet_New(NULL))) goto failed;
-        if (!(rest_keys = PyObject_GetAttrString(made, "rest_keys")) || !(counts = PyDict_New())) goto failed;
-        for (size_t i = 0, at = FIXED; i < node->count; i++) {
-            const Member *member = &node->members[i];
-            if (member->count == node->objects && PySet_Add(required, member->key)) goto failed;
-            if (!member->node && PyDict_SetItem(rest_keys, member->key, Py_None)) goto failed;
-            if (!member->node) continue;
-            PyObject *count = PyTuple_GetItem(all, (Py_ssize_t)at + 1), *below = PyTuple_GetItem(all, (Py_ssize_t)at + 2);
-            if (PyDict_SetItem(members, member->key, below) || PyDict_SetItem(counts, member->key, count)) goto failed;
-            at += 3;
-        }
-        if (PyObject_SetAttrString(made, "required", required)) goto failed;
-        if (node->has_counts && PyObject_SetAttrString(made, "counts", counts)) goto failed;
-    }
-    if (is_own || !PyDict_SetItem(known, all, made)) goto done;
-failed:
-    Py_CLEAR(made);
+    if (!PyErr_Occurred()) made = PyObject_CallFunctionObjArgs(make, all, keys, NULL);
+    if (made && !is_own && PyDict_SetItem(known, all, made)) Py_CLEAR(made);
 done:
-    Py_XDECREF(all);
-    Py_XDECREF(members), Py_XDECREF(rest_keys);
-    Py_XDECREF(counts), Py_XDECREF(required);
+    Py_XDECREF(all), Py_XDECREF(keys);
     return made;
 }
 
 static PyObject *read_value(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    PyObject *value, *class, *result = NULL;
+    PyObject *value, *make_node, *known, *node, *result = NULL;
     Py_ssize_t map_keys, wide_keys, chunk;
     Reading r = {0};
-    if (!PyArg_ParseTuple(arguments, "OOppinnn", &value, &class, &r.plain, &r.fold, &r.deepest, &map_keys, &wide_keys, &chunk))
-        return NULL;
+    if (!PyArg_ParseTuple(arguments, "OOO!ppinnn", &value, &make_node, &PyDict_Type, &known, &r.plain, &r.fold, &r.deepest, &map_keys,
+                          &wide_keys, &chunk)) return NULL;
     if (map_keys < 0 || wide_keys < 0 || chunk < 1) return PyErr_Format(PyExc_ValueError, "these are counts");
     r.map_keys = (size_t)map_keys, r.wide_keys = (size_t)wide_keys, r.chunk = (size_t)chunk;
     Node *root = make(&r);
@@ -391,18 +341,14 @@ static PyObject *read_value(PyObject *Py_UNUSED(module), PyObject *arguments) {
     else if (kind && !push(&r, value)) add(&r, root, 0, 1, 0);
     if (r.state == MEMORY) PyErr_NoMemory();
     else if (r.state == ODD) result = Py_NewRef(Py_None);
-    else {
-        PyObject *known = PyDict_New(), *node = known ? built(class, root, known, 0) : NULL;
-        Py_XDECREF(known);
-        if (node) result = Py_BuildValue("(Nii)", node, r.folded, r.is_cut);
-    }
+    else if ((node = built(make_node, root, known, 0))) result = Py_BuildValue("(Nii)", node, r.folded, r.is_cut);
     drop(&r, 0);
     free(r.column);
     for (Node *node = r.made, *before; node; node = before) {
         before = node->made_before;
         for (size_t i = 0; i < node->count; i++) Py_DECREF(node->members[i].key);
         free(node->members);
-        free(node->table);
+        Py_XDECREF(node->numbers);
         free(node);
     }
     return result;

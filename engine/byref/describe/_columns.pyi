@@ -1,8 +1,12 @@
+from collections.abc import Callable
+from typing import Any
+
 from byref.describe.nodes import Node
 
 def read(
     value: object,
-    made: type[Node],
+    make: Callable[[tuple[Any, ...], dict[str, bool]], Node],
+    known: dict[object, Node],
     plain: bool,
     fold: bool,
     deepest: int,

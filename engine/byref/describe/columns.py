@@ -88,7 +88,7 @@ _KINDS: Final[dict[type, int]] = {
 class Inference:
     """One reading of a value into nodes. If keys were `folded` on the way, the nodes are not exact."""
 
-    __slots__ = ("deepest", "fold", "folded", "is_cut", "plain")
+    __slots__ = ("_known", "deepest", "fold", "folded", "is_cut", "plain")
 
     def __init__(self, *, fold: bool, plain: bool, deepest: int = MAX_DEPTH) -> None:
         self.fold = fold
@@ -99,6 +99,8 @@ class Inference:
         self.plain = plain
         """Whether a JSON decoder is known to have made the value. If so, its numbers need not be finite."""
         self.folded = False
+        self._known: dict[object, Node] = {}
+        """Equal places of all values that the compiled form reads: they share one node."""
 
     def read(self, value: object) -> Node:
         """Read a whole value, in which `Rows` may stand for lists. Raises NotPlain, TooDeep and Abridged.
@@ -131,7 +133,7 @@ class Inference:
             if not _has_room(FRAMES * deepest):
                 break
             levels = min(deepest, self.deepest)
-            read = compiled.read(value, Node, self.plain, self.fold, levels, MAP_KEYS, WIDE_KEYS, CHUNK)
+            read = compiled.read(value, _node, self._known, self.plain, self.fold, levels, MAP_KEYS, WIDE_KEYS, CHUNK)
             if read is None or not read[2]:
                 break
         return read
@@ -198,11 +200,12 @@ class Inference:
 
     def _add_rows(self, node: Node, several: Iterable[Rows]) -> None:
         for rows in several:
-            if rows.folded and not self.fold:
+            known = rows.unfolded if rows.folded and not self.fold else rows.node
+            if known is None:
                 raise Abridged(f"of {len(rows)} elements all but {len(rows.head) + len(rows.tail)} have passed by")
-            self.folded |= rows.folded
-            self.is_cut |= any(place.is_cut for place in places(rows.node))
-            node.items = own(merge([node.items or Node(), rows.node]))
+            self.folded |= rows.folded and self.fold
+            self.is_cut |= any(place.is_cut for place in places(known))
+            node.items = own(merge([node.items or Node(), known]))
 
     def _add_objects(self, node: Node, objects: Sequence[dict[str, Any]], depth: int) -> None:
         if len(objects) == 1 and node.rest is None and (len(objects[0]) <= MAP_KEYS or not self.fold):
@@ -296,6 +299,27 @@ def _count(node: Node, there: Mapping[str, int], known: int, objects: int) -> No
     counts = node.counted(known)
     for key, count in there.items():
         counts[key] = counts.get(key, 0) + count
+
+
+def _node(said: tuple[Any, ...], folded: dict[str, bool]) -> Node:
+    """Return what the compiled form read of a place: the key, the count and the node of each member come last.
+
+    Of the folded keys it tells which ones all objects have.
+    """
+    node = Node()
+    node.kinds, node.objects, node.arrays_first, node.is_cut, node.items, node.rest, has_counts, *_ = said
+    if node.objects:
+        keys, counts = said[7::3], said[8::3]
+        node.members = dict(zip(keys, said[9::3], strict=True))
+        node.rest_keys = dict.fromkeys(folded)
+        node.required = {key for key, count in zip(keys, counts, strict=True) if count == node.objects}
+        if node.objects == 1:  # as with most maps, whose keys may be many
+            node.required.update(folded)
+        else:
+            node.required.update(key for key, is_in_all in folded.items() if is_in_all)
+        if has_counts:
+            node.counts = dict(zip(keys, counts, strict=True))
+    return node
 
 
 def may_be_folded(node: Node) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Final
 
+from byref.describe.columns import MAP_KEYS, WIDE_KEYS
 from byref.describe.nodes import ARRAY, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, Node
 
 _ALIKE: Final = 4
@@ -69,6 +70,36 @@ def fold(node: Node, keys: Sequence[str], rest: Node | None = None) -> Node:
     if keys:
         folded.fold(keys, rest)
     return folded
+
+
+def folded(node: Node, known: dict[Node, Node] | None = None) -> Node:
+    """Return a node that was read without folding as it would be if all its objects had been read at once with folding.
+
+    It is the node itself where no key is folded. Equal places share one node, so what is `known` is not folded again.
+    """
+    known = {} if known is None else known
+    if (found := known.get(node)) is not None:
+        return found
+    keys = _rare(node)
+    one = fold(node, keys) if keys else node
+    items, rest = (None if below is None else folded(below, known) for below in (one.items, one.rest))
+    members = {key: folded(member, known) for key, member in one.members.items()}
+    if items is not one.items or rest is not one.rest or any(members[key] is not one.members[key] for key in members):
+        one = copy(one)
+        one.items, one.rest, one.members = items, rest, members
+    known[node] = one
+    return one
+
+
+def _rare(node: Node) -> list[str]:
+    """Return the keys to fold: `Inference._foldable` decides the same of the objects that it reads at once."""
+    if len(node.members) <= MAP_KEYS:
+        return []
+    rare = [key for key in node.members if node.objects == 1 or 2 * node.count(key) <= node.objects]
+    if len(rare) > WIDE_KEYS:
+        return rare
+    of_kind = {kind: [key for key in rare if node.members[key].kinds & CONTAINER == kind] for kind in (OBJECT, ARRAY)}
+    return [key for keys in of_kind.values() if len(keys) > MAP_KEYS for key in keys]
 
 
 def overlap(nodes: Sequence[Node]) -> bool:

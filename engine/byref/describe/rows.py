@@ -49,6 +49,8 @@ class Rows:
     """A member that tells the elements apart, and its values in all of them; None if no such member is known."""
     summaries: Mapping[str, Summary] = field(default_factory=dict)
     """What all values of some members are, by their names."""
+    unfolded: Node | None = None
+    """The exact schema where `node` is not; None if it is unknown."""
 
     def __len__(self) -> int:
         return self.length

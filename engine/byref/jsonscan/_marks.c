@@ -1,11 +1,14 @@
 /* JSON text read by its brackets, quotes and commas, byte by byte and once; it may be any bytes.
 
    It is optional. `broken` makes the lines of `values._Lines` of an object's compact JSON, as far as text tells where they begin. Of what
-   is no JSON no byte is lost. `structure` is the compiled form of `parsing._structure`. */
+   is no JSON no byte is lost. `structure` is the compiled form of `parsing._structure`. `forms` tells which elements of an array teach the
+   same (`groups.py`). */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define OBJECTS 3 /* that may be nested in each other with members on lines of their own */
 
@@ -77,9 +80,142 @@ static PyObject *structure(PyObject *Py_UNUSED(module), PyObject *arguments) {
     return result;
 }
 
+#define LEVELS 100 /* of an element, the most; a number has fewer than DIGITS digits in a row: Python reads what has more */
+#define DIGITS 300
+enum { NUL = 1, BOOLEAN = 2, INTEGER = 4, NUMBER = 8, STRING = 16 };
+
+/* `secret` makes nobody able to write two elements that differ and are taken for one. `members` counts those of all objects. */
+typedef struct { const unsigned char *at, *end; uint64_t secret; Py_ssize_t members; } Text;
+
+static uint64_t mixed(uint64_t a, uint64_t b) {
+    unsigned __int128 product = (unsigned __int128)(a ^ 0x9E3779B97F4A7C15u) * (b ^ 0xD6E8FEB86659FD93u);
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static void skip(Text *t) {
+    while (t->at < t->end && (*t->at == ' ' || *t->at == '\n' || *t->at == '\r' || *t->at == '\t')) t->at++;
+}
+
+static int comes(Text *t, const char *marks) { return t->at < t->end && *t->at && strchr(marks, *t->at); }
+
+static int word(Text *t, const char *word, int kind) {
+    for (; *word; word++, t->at++)
+        if (t->at >= t->end || *t->at != *word) return 0;
+    return kind;
+}
+
+/* Go behind a string; 0 if there is none. */
+static int string(Text *t) {
+    if (!word(t, "\"", STRING)) return 0;
+    for (; t->at < t->end && *t->at > 31; t->at++) {
+        if (*t->at == '"') return t->at++, STRING;
+        if (*t->at != '\\') continue;
+        if (t->at++, !comes(t, "\"\\/bfnrtu")) return 0;
+        for (int i = *t->at == 'u' ? 4 : 0; i; i--)
+            if (t->at++, !comes(t, "0123456789abcdefABCDEF")) return 0;
+    }
+    return 0;
+}
+
+static int digits(Text *t, int kind) {
+    const unsigned char *from = t->at;
+    while (t->at < t->end && *t->at >= '0' && *t->at <= '9') t->at++;
+    return t->at > from && t->at - from < DIGITS ? kind : 0;
+}
+
+static int number(Text *t) {
+    t->at += comes(t, "-");
+    int kind = comes(t, "0") ? t->at++, INTEGER : digits(t, INTEGER);
+    if (kind && comes(t, ".")) t->at++, kind = digits(t, NUMBER);
+    if (kind && comes(t, "eE")) {
+        t->at++;
+        t->at += comes(t, "+-");
+        kind = digits(t, NUMBER);
+    }
+    return kind;
+}
+
+static uint64_t hashed(const unsigned char *at, const unsigned char *end, uint64_t hash) {
+    uint64_t last = (uint64_t)(end - at);
+    for (; end - at > 8; at += 8) hash = mixed(hash, last), memcpy(&last, at, 8);
+    hash = mixed(hash, last), last = 0, memcpy(&last, at, (size_t)(end - at));
+    return mixed(hash, last);
+}
+
+/* A number for what reading a value would teach, whatever order its keys have; 0 if it is no JSON, or Python has to read it. */
+static uint64_t form(Text *t, int levels) {
+    unsigned char open = t->at < t->end ? *t->at : 0, close = open == '{' ? '}' : ']';
+    if (open == '"') return (uint64_t)string(t);
+    if (open == 't') return (uint64_t)word(t, "true", BOOLEAN);
+    if (open == 'f') return (uint64_t)word(t, "false", BOOLEAN);
+    if (open == 'n') return (uint64_t)word(t, "null", NUL);
+    if (open != '{' && open != '[') return (uint64_t)number(t);
+    if (!levels) return 0;
+    uint64_t sum = 0, kinds = 0, hash = 0, length = 0;
+    t->at++, skip(t);
+    for (int is_first = 1; !comes(t, "]}") || !is_first; is_first = 0, length++) {
+        if (open == '{') {
+            const unsigned char *key = t->at;
+            if (!string(t)) return 0;
+            hash = hashed(key, t->at, t->secret);
+            skip(t), t->members++;
+            if (!word(t, ":", 1)) return 0;
+            skip(t);
+        }
+        uint64_t below = form(t, levels - 1);
+        if (!below) return 0;
+        if (open == '[' && below <= STRING) kinds |= below; else sum += mixed(hash, below); /* a sum has no order */
+        skip(t);
+        if (!comes(t, ",")) break;
+        t->at++, skip(t);
+    }
+    /* Of a row the length tells something, too. */
+    return word(t, open == '{' ? "}" : "]", 1) ? mixed(sum ^ kinds ^ (levels == LEVELS ? length << 8 : 0), t->secret ^ close) | 128 : 0;
+}
+
+/* Count elements of one form, the latest of which is in the text between two places; an example is kept of a new form. */
+static int count(PyObject *counts, PyObject *examples, uint64_t form, Py_ssize_t more, Py_ssize_t start, Py_ssize_t end,
+                 Py_ssize_t members) {
+    PyObject *key = PyLong_FromUnsignedLongLong(form), *known = key ? PyDict_GetItemWithError(counts, key) : NULL, *now, *one = NULL;
+    now = PyErr_Occurred() ? NULL : PyLong_FromSsize_t(more + (known ? PyLong_AsSsize_t(known) : 0));
+    int failed = !now || PyDict_SetItem(counts, key, now);
+    if (!failed && !known) failed = !(one = Py_BuildValue("(nnn)", start, end, members)) || PyList_Append(examples, one);
+    Py_XDECREF(key), Py_XDECREF(now), Py_XDECREF(one);
+    return failed;
+}
+
+/* Read elements of an array, from one place on to the first one behind `stop`. */
+static PyObject *forms(PyObject *Py_UNUSED(module), PyObject *arguments) {
+    const char *text;
+    Py_ssize_t size, at, stop, most, more = 0, start = 0, end = 0, members = 0, first = -1;
+    int has_ended = 0;
+    unsigned long long secret;
+    uint64_t last = 0;
+    PyObject *counts, *examples;
+    Text t = {0};
+    if (!PyArg_ParseTuple(arguments, "y#nnnKO!O!", &text, &size, &at, &stop, &most, &secret, &PyDict_Type, &counts, &PyList_Type,
+                          &examples)) return NULL;
+    for (t.secret = secret; at < stop && !has_ended;) {
+        Py_ssize_t before = t.members;
+        t.at = (const unsigned char *)text + at, t.end = t.at + (size - at < most ? size - at : most);
+        uint64_t now = at < size ? form(&t, LEVELS) : 0;
+        if (!now) Py_RETURN_NONE;
+        if (now != last && more && count(counts, examples, last, more, start, end, members)) return NULL;
+        if (now != last) last = now, more = 0, start = at, members = t.members - before, end = (const char *)t.at - text;
+        if (first < 0) first = (const char *)t.at - text;
+        more++, skip(&t);
+        if (!comes(&t, ",]")) Py_RETURN_NONE;
+        if (*t.at == ',') t.at++, skip(&t); else has_ended = 1;
+        at = (const char *)t.at - text;
+    }
+    if (more && count(counts, examples, last, more, start, end, members)) return NULL;
+    return Py_BuildValue("nnni", at, first, t.members, has_ended);
+}
+
 static PyMethodDef functions[] = {
     {"broken", break_piece, METH_VARARGS, "Return a piece of an object's JSON in lines, its line feeds, and where it ends."},
     {"structure", structure, METH_VARARGS, "Return where a block may be cut, or -1; its open string, or -1; brackets closed and opened."},
+    {"forms", forms, METH_VARARGS, "Count elements by their forms; return where they end, where the first does, and their members; None: not JSON."},
     {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_marks", NULL, -1, functions, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__marks(void) { return PyModule_Create(&definition); }

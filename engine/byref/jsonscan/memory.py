@@ -1,28 +1,34 @@
 """JSON text in memory, described without parsing most of it.
 
-The first elements of a long array are parsed. What was learnt of them becomes a regular expression (`matcher`), and RE2 matches the
-text with it until an element differs. That element is parsed, a new expression is made that accepts it too, and so on to the end of
-the array. So every element was either parsed or matched, and the schema is exactly that of the whole value.
+The elements of a long array are grouped by what they would teach, and one of each group is parsed (`groups`).
 
-`costs` bounds the time: if too much was parsed one by one or compiled in vain, this module gives up and the text is parsed whole.
+Where byref was installed without a compiler, the first elements are parsed. What was learnt of them becomes a regular expression
+(`matcher`), and RE2 matches the text with it until an element differs. That element is parsed, a new expression is made that accepts
+it too, and so on to the end of the array. So every element was either parsed or matched. `costs` bounds the time.
+
+Either way the schema is exactly that of the whole value. If too much would have to be parsed one by one, this module gives up, and the
+text is parsed whole.
 """
 
 from __future__ import annotations
 
 import codecs
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, Final
 
 from byref.describe.columns import Inference, TooDeep, may_be_folded
-from byref.describe.nodes import OBJECT, Node, places
+from byref.describe.maps import folded
+from byref.describe.nodes import ARRAY, CONTAINER, OBJECT, Node, places
 from byref.describe.paths import Path
 from byref.describe.rows import Rows
 from byref.describe.schema import Schema, infer
 from byref.describe.shape import Elements
 from byref.describe.tables import MANY_ITEMS, id_names
-from byref.jsonscan import inside, peek
+from byref.jsonscan import groups, inside, peek
 from byref.jsonscan.costs import LOST, Allowance
 from byref.jsonscan.matcher import Irregular, Matcher
 from byref_sandbox import jsontext
@@ -36,6 +42,8 @@ _END: Final = 1 << 16
 _OUTSIDE: Final = 1 << 16
 """Most bytes outside of long arrays, with `_EACH` added for each value there; a text with more is parsed whole."""
 _EACH: Final = 64
+_LEARNT: Final = 1 << 20
+"""Minimum of what the groups of all arrays may cost, in bytes that a parser reads in the same time; else it is the text's own bytes."""
 _LEVELS: Final = 3
 """Most objects that a long array may be nested in."""
 _FIRST: Final = 32
@@ -83,6 +91,8 @@ class _Reading:
         self._line_feeds = line_feeds
         self._at = 0
         self._outside = 0
+        self._left = max(len(text), _LEARNT)
+        """What the groups of all arrays may still cost (`Groups.cost`)."""
         self._allowance = Allowance(len(text) * LOST)
         self._has_rows = False
 
@@ -132,16 +142,51 @@ class _Reading:
 
     def _array(self, depth: int) -> object:
         begin = self._at + 1
-        reading = _Array(self._text, begin, depth, self._line_feeds, self._allowance)
-        if not reading.may_be_regular:
+        start = peek.after_blanks(self._text, begin)
+        if self._text[start : start + 1] in (b'"', b"]"):  # of strings most is told by their values
             return self._other()
-        value = reading.read()
-        self._at = reading.at + 1
+        if groups.available:
+            value, end = self._grouped(start)
+        else:
+            reading = _Array(self._text, start, depth, self._line_feeds, self._allowance)
+            value, end = reading.read(), reading.at
+        self._at = end + 1
         if type(value) is Rows:
             self._has_rows = True
         else:
             self._outside += self._at - begin + _EACH
         return value
+
+    def _grouped(self, start: int) -> tuple[list[Any] | Rows, int]:
+        """Return an array whose first element begins at `start`, and the place of its closing bracket. Raises Unreadable."""
+        text = self._text
+        found = groups.read(text, start, self._left)
+        self._left -= found.cost
+        cut = _cut(text, start, found.end, [place for place, _ in found.places])
+        if cut is None:
+            return _span(text, start, found.end), found.end
+        kinds, items = found.node.kinds, found.node.items
+        if kinds & CONTAINER and kinds != OBJECT and (kinds != ARRAY or items is None or items.kinds & CONTAINER):
+            raise peek.Unreadable("they are neither objects, nor rows of scalars, nor scalars")
+        head, tail, inner = cut
+        ends = dict(found.places)
+        samples: list[Any] = [jsontext.decode(text[place : ends[place]]) for place in inner]
+        kind = Elements()
+        kind.add(found.examples)
+        node = folded(found.node)
+        rows = Rows(
+            found.count,
+            head,
+            tail,
+            samples,
+            kind.kind,
+            node,
+            folded=node is not found.node,
+            unfolded=found.node,
+            inside=lambda path: 0,
+            ids=_ids(text, found),
+        )
+        return rows, found.end
 
     def _skip(self) -> None:
         self._at = peek.after_blanks(self._text, self._at)
@@ -158,14 +203,30 @@ class _Reading:
         self._skip()
 
 
+def _ids(text: bytes, found: groups.Groups) -> tuple[str, frozenset[Any]] | None:
+    """Return `Rows.ids`, if records may have tables inside of them."""
+    if found.count > MANY_ITEMS or not inside.wanted(found.node)[0]:
+        return None
+    if (name := _id_name(found.node, found.examples)) is None:
+        return None
+    begins = [place for place, _ in found.places]
+    try:
+        counter = inside.Counter(found.node, (), name)
+        for begin, end in pairwise([*begins, found.end]):
+            counter.count(text[begin:end].rstrip(_BLANKS).removesuffix(b","))
+    except ValueError:
+        return None
+    return _unique(name, counter.values)
+
+
 class _Array:
-    """Reads the elements of an array. Afterwards `at` is the place of its closing bracket."""
+    """Reads the elements of an array by regular expressions. Afterwards `at` is the place of its closing bracket."""
 
     def __init__(self, text: bytes, start: int, depth: int, line_feeds: int | None, allowance: Allowance) -> None:
         self._text = text
         self._depth = depth
         self._line_feeds = line_feeds
-        self._start = self.at = peek.after_blanks(text, start)
+        self._start = self.at = start
         self._seen: list[Any] = []
         """The elements that were parsed."""
         self._matched: list[tuple[int, int, bytes]] = []
@@ -181,11 +242,6 @@ class _Array:
         self._alone = 0
         """Bytes of the elements that were parsed."""
         self._allowance = allowance
-
-    @property
-    def may_be_regular(self) -> bool:
-        """Whether an expression is possible, judged by the first element. Arrays of strings have no marker to count them by."""
-        return self._text[self.at : self.at + 1] not in (b'"', b"]")
 
     def read(self) -> list[Any] | Rows:
         """Read all elements. Raises Unreadable or Irregular if parsing the text whole is faster, or the only exact way."""
@@ -266,12 +322,12 @@ class _Array:
         counts: Counter[Path] = Counter()
         if wanted and self._matched:
             try:
-                name = self._id_name()
+                name = _id_name(self._node, self._seen)
                 counter = inside.Counter(self._node, wanted, name)
                 text = memoryview(self._text)  # so that the elements are copied only once
                 for start, end, _ in self._matched:
                     counts.update(counter.count(text[start : self._text.rindex(b",", start, end)]))
-                self._ids = self._unique(name, counter.values)
+                self._ids = _unique(name, counter.values, self._seen)
             except ValueError:
                 counts.clear()
         if not counts:
@@ -281,19 +337,6 @@ class _Array:
                 else sum(self._text.count(marker, start, end) for start, end, marker in self._matched)
             )
         return counts
-
-    def _id_name(self) -> str | None:
-        """Return the member that is most likely to tell the elements apart: it does so of those that were parsed."""
-        names = id_names(self._node) if self._node.kinds == OBJECT else ()
-        return next((name for name in names if self._unique(name, []) is not None), None)
-
-    def _unique(self, name: str | None, values: list[Any]) -> tuple[str, frozenset[Any]] | None:
-        """Return a member with its values, those of matched elements and of those that were parsed, if they are all different."""
-        if name is None or len(values) > MANY_ITEMS:
-            return None
-        values = [*values, *(one[name] for one in self._seen)]
-        ids = frozenset(values)
-        return (name, ids) if len(ids) == len(values) else None
 
     @property
     def _line_count(self) -> int:
@@ -307,13 +350,10 @@ class _Array:
         return self._line_feeds - self._text.count(b"\n", 0, start) - self._text.count(b"\n", end)
 
     def _value(self) -> list[Any] | Rows:
-        head_end = next((place for place in self._places if place - self._start >= _END), self.at)
-        tail_start = next((place for place in reversed(self._places) if self.at - place >= _END), self._start)
-        if tail_start <= head_end:
-            return self._span(self._start, self.at)
-        head, tail = self._span(self._start, head_end), self._span(tail_start, self.at)
-        inner = [place for place in self._places if head_end <= place < tail_start]
-        inner = inner[:: -(-len(inner) // _SAMPLES)]
+        cut = _cut(self._text, self._start, self.at, self._places)
+        if cut is None:
+            return _span(self._text, self._start, self.at)
+        head, tail, inner = cut
         samples = [peek.value_at(self._text, place)[0] for place in inner]
         for place in places(self._node):
             place.is_sampled = True
@@ -332,8 +372,37 @@ class _Array:
             ids=self._ids,
         )
 
-    def _span(self, start: int, end: int) -> list[Any]:
-        text = self._text[start:end].rstrip(_BLANKS).removesuffix(b",")
-        values = jsontext.decode(b"[%s]" % text)
-        assert isinstance(values, list)
-        return values
+
+def _id_name(node: Node, some: Sequence[Any]) -> str | None:
+    """Return the member that is most likely to tell elements apart: it does so of some of them."""
+    names = id_names(node) if node.kinds == OBJECT else ()
+    return next((name for name in names if _unique(name, (), some) is not None), None)
+
+
+def _unique(name: str | None, values: Sequence[Any], more: Sequence[Any] = ()) -> tuple[str, frozenset[Any]] | None:
+    """Return a member with its values, these and those of more elements, if they are few and all different."""
+    if name is None or len(values) > MANY_ITEMS:
+        return None
+    values = [*values, *(one[name] for one in more)]
+    ids = frozenset(values)
+    return (name, ids) if len(ids) == len(values) else None
+
+
+def _cut(text: bytes, start: int, end: int, places: Sequence[int]) -> tuple[list[Any], list[Any], list[int]] | None:
+    """Return the first and the last elements of an array, and where some between them begin; None if the ends are all of it.
+
+    Elements begin at the `places`: there it may be cut.
+    """
+    head_end = next((place for place in places if place - start >= _END), end)
+    tail_start = next((place for place in reversed(places) if end - place >= _END), start)
+    if tail_start <= head_end:
+        return None
+    inner = [place for place in places if head_end <= place < tail_start]
+    inner = inner[:: -(-len(inner) // _SAMPLES)]
+    return _span(text, start, head_end), _span(text, tail_start, end), inner
+
+
+def _span(text: bytes, start: int, end: int) -> list[Any]:
+    values = jsontext.decode(b"[%s]" % text[start:end].rstrip(_BLANKS).removesuffix(b","))
+    assert isinstance(values, list)
+    return values
