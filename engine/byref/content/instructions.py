@@ -31,7 +31,8 @@ def lift(block: Block) -> tuple[Block, str | None]:
     if block.text[:4096].lstrip("\ufeff \t\r\n")[:1] != "{":
         return block, None
     data = block.data
-    is_escaped = chunks.holds(data, b"\\u")  # the key may be spelled with escapes
+    # The key may be spelled with escapes: its characters are from `_` to `z`.
+    is_escaped = chunks.holds(data, b"\\u00") and any(chunks.holds(data, b"\\u00%d" % first) for first in (5, 6, 7))
     if not (is_escaped or chunks.holds(data, KEY.encode())):
         return block, None
     try:

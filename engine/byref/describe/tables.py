@@ -32,6 +32,8 @@ _KEY_CHARS: Final = 256
 """A table behind a longer key is not told of."""
 _LEAST_KEYS: Final = 2
 """An object with fewer members that are no scalars is a record."""
+_ROWS_WITHIN: Final = 3
+"""Most objects that `Rows` are nested in (`jsonscan.memory`, `jsonscan.document`)."""
 _MANY_VALUES: Final = 2_000
 """Values of a map that are looked at one by one. Where a map has more, its text was parsed: outside of long arrays, text that is
 matched is short."""
@@ -168,7 +170,7 @@ class _Place(NamedTuple):
 
 def _found(value: object, node: Node) -> Iterator[tuple[Table, _Place]]:
     """Yield each table, with the place of the array or map that it is."""
-    waiting = deque([_Place(node, (), [value])])
+    waiting = deque([_Place(node, (), [value] if _may_have_rows(value) else None)])  # the node tells all but what `Rows` left out
     places = 0
     while waiting and places < _MAX_PLACES:
         places += 1
@@ -190,6 +192,16 @@ def _found(value: object, node: Node) -> Iterator[tuple[Table, _Place]]:
             waiting.extend(_members(place, below))
             if below is not None and below.kinds == OBJECT and _is_pure(node) and _is_record(below):
                 yield Table((*path, KEY), place.estimated(below), below), place
+
+
+def _may_have_rows(value: object) -> bool:
+    """Tell whether `Rows` may be in a value."""
+    level = [value]
+    for _ in range(_ROWS_WITHIN + 1):
+        if Rows in set(map(type, level)) or len(level) > MANY_ITEMS:
+            return True
+        level = [member for one in level if type(one) is dict for member in one.values()]
+    return False
 
 
 def _is_pure(node: Node) -> bool:
