@@ -36,7 +36,7 @@ struct Node {
     Node *items, *rest;
     Member *members;
     PyObject *numbers; /* of the members, by their keys */
-    size_t count, room, folded, objects;
+    size_t count, room, indexed, folded, objects;
     int kinds, arrays_first, is_cut, has_counts;
 };
 
@@ -75,9 +75,7 @@ static int push(Reading *r, PyObject *value) {
     return 0;
 }
 
-static void drop(Reading *r, size_t height) {
-    while (r->height > height) Py_DECREF(r->column[--r->height]);
-}
+static void drop(Reading *r, size_t height) { while (r->height > height) Py_DECREF(r->column[--r->height]); }
 
 /* The kind of a value; 0, and `state` says so, if Python has to read it. */
 static inline int kind_of(Reading *r, PyObject *value) {
@@ -96,21 +94,26 @@ static inline int kind_of(Reading *r, PyObject *value) {
 static void breathe(Reading *r) {
     if (r->work < BREATH) return;
     r->work = 0;
-    PyThreadState *thread = PyEval_SaveThread();
-    PyEval_RestoreThread(thread);
+    Py_BEGIN_ALLOW_THREADS Py_END_ALLOW_THREADS
 }
 
-/* The number of the member with a key, which is made if there is none. `hint` is where it is likely to be. SIZE_MAX is an error. */
-static size_t member_of(Reading *r, Node *node, PyObject *key, size_t hint) {
+/* The number of the member with a key, which is made if there is none. `hint` is where it is likely to be. SIZE_MAX is an error.
+   Of the first object of a node, as most maps are, each key is new. */
+static size_t member_of(Reading *r, Node *node, PyObject *key, size_t hint, int is_first) {
     if (hint < node->count && node->members[hint].key == key) return hint;
     if (Py_TYPE(key) != &PyUnicode_Type) { r->state = ODD; return SIZE_MAX; }
-    PyObject *number = node->numbers || (node->numbers = PyDict_New()) ? PyDict_GetItemWithError(node->numbers, key) : NULL;
+    PyObject *number = NULL;
+    if (!is_first && !node->numbers) node->numbers = PyDict_New();
+    for (; node->numbers && node->indexed < node->count; node->indexed++, Py_DECREF(number)) {
+        if (!(number = PyLong_FromSize_t(node->indexed))) break;
+        if (PyDict_SetItem(node->numbers, node->members[node->indexed].key, number)) r->state = MEMORY;
+    }
+    number = is_first || !node->numbers ? NULL : PyDict_GetItemWithError(node->numbers, key);
     if (number) return PyLong_AsSize_t(number);
-    Member *members = node->numbers ? grown(r, node->members, node->count, &node->room, sizeof *members) : NULL;
-    if (members) (node->members = members)[node->count] = (Member){.key = Py_NewRef(key)};
-    if (!members || !(number = PyLong_FromSize_t(node->count++)) || PyDict_SetItem(node->numbers, key, number)) r->state = MEMORY;
-    Py_XDECREF(number);
-    return r->state == MEMORY ? SIZE_MAX : node->count - 1;
+    Member *members = is_first || node->numbers ? grown(r, node->members, node->count, &node->room, sizeof *members) : NULL;
+    if (!members || PyErr_Occurred()) { r->state = MEMORY; return SIZE_MAX; }
+    (node->members = members)[node->count] = (Member){.key = Py_NewRef(key)};
+    return node->count++;
 }
 
 /* Read values that come one after the other, as the items of arrays do, by chunks. */
@@ -185,8 +188,9 @@ static int add_objects(Reading *r, Node *node, size_t from, size_t count, int de
         if (Py_TYPE(one) != &PyDict_Type) continue;
         Py_ssize_t place = 0;
         size_t hint = 0, length = 0;
+        int is_first = !node->count;
         while (PyDict_Next(one, &place, &key, &value)) {
-            size_t at = member_of(r, node, key, hint);
+            size_t at = member_of(r, node, key, hint, is_first);
             int kind = at == SIZE_MAX ? 0 : kind_of(r, value);
             if (!kind) goto done;
             Member *member = &node->members[at];
@@ -305,25 +309,27 @@ static int put(PyObject *all, size_t at, PyObject *value) { return PyTuple_SetIt
    of arrays, and those whose lengths are measured, have their own, because what is found of one place alone is kept by its node; and so
    have maps. */
 static PyObject *built(PyObject *make, const Node *node, PyObject *known, int depth) {
-    PyObject *made = NULL, *keys = NULL, *all = PyTuple_New((Py_ssize_t)(FIXED + 3 * (node->count - node->folded)));
-    if (!all || put(all, 0, PyLong_FromLong(node->kinds)) || put(all, 1, PyLong_FromSize_t(node->objects))) goto done;
-    if (put(all, 2, PyBool_FromLong(node->arrays_first)) || put(all, 3, PyBool_FromLong(node->is_cut))) goto done;
+    PyObject *made = NULL, *keys = node->folded ? PyDict_New() : Py_NewRef(Py_None), *every = PyList_New(0);
+    PyObject *all = PyTuple_New((Py_ssize_t)(FIXED + 3 * (node->count - node->folded)));
+    if (!all || !keys || !every || put(all, 0, PyLong_FromLong(node->kinds))) goto done;
+    if (put(all, 1, PyLong_FromSize_t(node->objects)) || put(all, 2, PyBool_FromLong(node->arrays_first))) goto done;
     if (put(all, 4, node->items ? built(make, node->items, known, depth + 1) : Py_NewRef(Py_None))) goto done;
     if (put(all, 5, node->rest ? built(make, node->rest, known, depth + 1) : Py_NewRef(Py_None))) goto done;
-    if (put(all, 6, PyBool_FromLong(node->has_counts)) || !(keys = PyDict_New())) goto done;
+    if (put(all, 3, PyBool_FromLong(node->is_cut)) || put(all, 6, PyBool_FromLong(node->has_counts))) goto done;
     for (size_t i = 0, at = FIXED; i < node->count; i++) {
         const Member *member = &node->members[i];
-        if (!member->node && PyDict_SetItem(keys, member->key, member->count == node->objects ? Py_True : Py_False)) goto done;
+        if (!member->node && PyDict_SetItem(keys, member->key, Py_None)) goto done;
+        if (!member->node && member->count == node->objects && PyList_Append(every, member->key)) goto done;
         if (!member->node) continue;
         if (put(all, at++, Py_NewRef(member->key)) || put(all, at++, PyLong_FromSize_t(member->count))) goto done;
         if (put(all, at++, built(make, member->node, known, depth + 1))) goto done;
     }
     int is_own = node->folded || (node->kinds & ARRAY && (depth < LENGTHS || (node->items && node->items->kinds & CONTAINER)));
     if (!is_own && (made = Py_XNewRef(PyDict_GetItemWithError(known, all)))) goto done;
-    if (!PyErr_Occurred()) made = PyObject_CallFunctionObjArgs(make, all, keys, NULL);
+    if (!PyErr_Occurred()) made = PyObject_CallFunctionObjArgs(make, all, keys, every, NULL);
     if (made && !is_own && PyDict_SetItem(known, all, made)) Py_CLEAR(made);
 done:
-    Py_XDECREF(all), Py_XDECREF(keys);
+    Py_XDECREF(all), Py_XDECREF(keys), Py_XDECREF(every);
     return made;
 }
 

@@ -5,7 +5,7 @@ from byref.describe.nodes import Node
 
 def read(
     value: object,
-    make: Callable[[tuple[Any, ...], dict[str, bool]], Node],
+    make: Callable[[tuple[Any, ...], dict[str, None] | None, list[str]], Node],
     known: dict[object, Node],
     plain: bool,
     fold: bool,

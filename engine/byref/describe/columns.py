@@ -301,22 +301,19 @@ def _count(node: Node, there: Mapping[str, int], known: int, objects: int) -> No
         counts[key] = counts.get(key, 0) + count
 
 
-def _node(said: tuple[Any, ...], folded: dict[str, bool]) -> Node:
+def _node(said: tuple[Any, ...], rest_keys: dict[str, None] | None, in_all: list[str]) -> Node:
     """Return what the compiled form read of a place: the key, the count and the node of each member come last.
 
-    Of the folded keys it tells which ones all objects have.
+    `in_all` are the folded keys that all objects have.
     """
     node = Node()
     node.kinds, node.objects, node.arrays_first, node.is_cut, node.items, node.rest, has_counts, *_ = said
     if node.objects:
         keys, counts = said[7::3], said[8::3]
         node.members = dict(zip(keys, said[9::3], strict=True))
-        node.rest_keys = dict.fromkeys(folded)
+        node.rest_keys = rest_keys or {}
         node.required = {key for key, count in zip(keys, counts, strict=True) if count == node.objects}
-        if node.objects == 1:  # as with most maps, whose keys may be many
-            node.required.update(folded)
-        else:
-            node.required.update(key for key, is_in_all in folded.items() if is_in_all)
+        node.required.update(in_all)
         if has_counts:
             node.counts = dict(zip(keys, counts, strict=True))
     return node

@@ -127,11 +127,7 @@ static int number(Text *t) {
     t->at += comes(t, "-");
     int kind = comes(t, "0") ? t->at++, INTEGER : digits(t, INTEGER);
     if (kind && comes(t, ".")) t->at++, kind = digits(t, NUMBER);
-    if (kind && comes(t, "eE")) {
-        t->at++;
-        t->at += comes(t, "+-");
-        kind = digits(t, NUMBER);
-    }
+    if (kind && comes(t, "eE")) t->at++, t->at += comes(t, "+-"), kind = digits(t, NUMBER);
     return kind;
 }
 
@@ -169,8 +165,8 @@ static uint64_t form(Text *t, int levels) {
         if (!comes(t, ",")) break;
         t->at++, skip(t);
     }
-    /* Of a row the length tells something, too. */
-    return word(t, open == '{' ? "}" : "]", 1) ? mixed(sum ^ kinds ^ (levels == LEVELS ? length << 8 : 0), t->secret ^ close) | 128 : 0;
+    sum ^= kinds ^ (levels == LEVELS ? length << 8 : 0); /* of a row the length tells something, too */
+    return word(t, open == '{' ? "}" : "]", 1) ? mixed(sum, t->secret ^ close) | 128 : 0;
 }
 
 /* Count elements of one form, the latest of which is in the text between two places; an example is kept of a new form. */
@@ -187,10 +183,8 @@ static int count(PyObject *counts, PyObject *examples, uint64_t form, Py_ssize_t
 /* Read elements of an array, from one place on to the first one behind `stop`. */
 static PyObject *forms(PyObject *Py_UNUSED(module), PyObject *arguments) {
     const char *text;
-    Py_ssize_t size, at, stop, most, more = 0, start = 0, end = 0, members = 0, first = -1;
-    int has_ended = 0;
-    unsigned long long secret;
-    uint64_t last = 0;
+    Py_ssize_t size, at, stop, most, more = 0, start = 0, end = 0, members = 0, first = -1, has_ended = 0;
+    unsigned long long secret, last = 0;
     PyObject *counts, *examples;
     Text t = {0};
     if (!PyArg_ParseTuple(arguments, "y#nnnKO!O!", &text, &size, &at, &stop, &most, &secret, &PyDict_Type, &counts, &PyList_Type,
@@ -209,13 +203,13 @@ static PyObject *forms(PyObject *Py_UNUSED(module), PyObject *arguments) {
         at = (const char *)t.at - text;
     }
     if (more && count(counts, examples, last, more, start, end, members)) return NULL;
-    return Py_BuildValue("nnni", at, first, t.members, has_ended);
+    return Py_BuildValue("nnnn", at, first, t.members, has_ended);
 }
 
 static PyMethodDef functions[] = {
     {"broken", break_piece, METH_VARARGS, "Return a piece of an object's JSON in lines, its line feeds, and where it ends."},
     {"structure", structure, METH_VARARGS, "Return where a block may be cut, or -1; its open string, or -1; brackets closed and opened."},
-    {"forms", forms, METH_VARARGS, "Count elements by their forms; return where they end, where the first does, and their members; None: not JSON."},
+    {"forms", forms, METH_VARARGS, "Count elements by their forms; return where all and the first of them end, and their members."},
     {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_marks", NULL, -1, functions, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__marks(void) { return PyModule_Create(&definition); }
