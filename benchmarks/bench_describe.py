@@ -4,8 +4,8 @@ The schema is compared with that of genson, the pure-Python builder that defines
 the same rounds, and have to be equal. The unit is `orjson.loads` of the value's JSON (xoj). The corpora are lists of records
 (flat, nested, ragged, or 600 columns wide), geometries, and a matrix.
 
-Text of similar rows is described without being parsed, by matching it with an expression of its schema. That is compared with
-parsing the text and inferring the schema of the value. Text that cannot be matched, such as that of ragged and of wide rows, is
+Text of similar rows is described without being parsed, by the forms that its rows have. That is compared with
+parsing the text and inferring the schema of the value. Text whose rows have too many forms, such as that of wide rows, is
 parsed in the end: there the ratio shows the cost of the attempt.
 """
 

@@ -4,8 +4,8 @@ The unit is `orjson.loads` of the same bytes (xoj). First come lists of records 
 100 MB, each of them new, into a database that contains the earlier ones. These records are the best case: six members, always
 in the same order, and no null. So the same records follow with one thing changed at a time; then JSON that others publish in
 packages of npm and PyPI, each for a tenant that has stored nothing: as it was shipped, and, if it is a list, with its elements
-repeated up to 10 MB. Each line says whether the output is on the fast path, that is, whether most of it was matched with an
-expression of its schema instead of being parsed; if not, the note says why. Beside the ratio by the clock is that of processor
+repeated up to 10 MB. Each line says whether the output is on the fast path, that is, whether of its elements only one of each form was
+parsed (docs/decisions/matching-json.md); if not, the note says why. Beside the ratio by the clock is that of processor
 time, which is larger if a second core compresses meanwhile; medians and the worst are of that.
 
 The peer is strands-agents' ContextOffloader with its own defaults, which keep everything in memory. Both offload above 2,500
@@ -234,7 +234,7 @@ def _corpus(
 
 
 def _path(session: byref.Session, output: object) -> tuple[str, str]:
-    """Process an output, and say whether its text was matched or parsed; if it was parsed, why."""
+    """Process an output, and say whether its text was read by forms or parsed; if it was parsed, why."""
     reasons: list[str] = []
     read = memory._Reading.root
 
