@@ -32,7 +32,7 @@ def lift(block: Block) -> tuple[Block, str | None]:
         return block, None
     data = block.data
     # The key may be spelled with escapes: its characters are from `_` to `z`.
-    is_escaped = chunks.holds(data, b"\\u00") and any(chunks.holds(data, b"\\u00%d" % first) for first in (5, 6, 7))
+    is_escaped = chunks.holds(data, b"\\u005", b"\\u006", b"\\u007")
     if not (is_escaped or chunks.holds(data, KEY.encode())):
         return block, None
     try:

@@ -42,8 +42,12 @@ _END: Final = 1 << 16
 _OUTSIDE: Final = 1 << 16
 """Most bytes outside of long arrays, with `_EACH` added for each value there; a text with more is parsed whole."""
 _EACH: Final = 64
-_LEARNT: Final = 1 << 20
-"""Minimum of what the groups of all arrays may cost, in bytes that a parser reads in the same time; else it is the text's own bytes."""
+_LEARNT: Final = 1 << 18
+"""Minimum of what the groups of all arrays may cost, in bytes that a parser reads in the same time."""
+_OF_TEXT, _OF_VALUE = 0.7, 0.25
+"""What they may cost of a longer text, as a share of its bytes. One that was written from a value need not be parsed, so there is less to
+be spared.
+"""
 _LEVELS: Final = 3
 """Most objects that a long array may be nested in."""
 _FIRST: Final = 32
@@ -71,7 +75,7 @@ def describe_text(text: bytes, line_feeds: int | None = None) -> Described | Non
     """Describe an object or array in UTF-8 that consists mostly of long arrays of similar records; return None for other text.
 
     The schema is exactly that of the whole value. The result is also None for text that is not JSON: the caller then parses it,
-    and the parser says why. `line_feeds` is the number of line feeds in the text, if the caller knows it; it saves counting.
+    and the parser says why. `line_feeds` is the number of line feeds in a text that was written from a value; it saves counting.
     """
     if len(text) < LEAST:
         return None
@@ -91,7 +95,7 @@ class _Reading:
         self._line_feeds = line_feeds
         self._at = 0
         self._outside = 0
-        self._left = max(len(text), _LEARNT)
+        self._left = max(int(len(text) * (_OF_TEXT if line_feeds is None else _OF_VALUE)), _LEARNT)
         """What the groups of all arrays may still cost (`Groups.cost`)."""
         self._allowance = Allowance(len(text) * LOST)
         self._has_rows = False
