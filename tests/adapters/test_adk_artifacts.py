@@ -242,7 +242,7 @@ import asyncio, json, sys
 from byref import Engine
 from byref.adapters.adk import ByrefArtifactService
 from google.genai import types
-engine = Engine(sys.argv[1], jail="language-only")
+engine = Engine(sys.argv[1])
 service = ByrefArtifactService(engine)
 go()
 async def save(n):
