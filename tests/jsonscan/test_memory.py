@@ -34,7 +34,7 @@ def small(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.skip("byref was installed without a compiler")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(groups, "available", request.param == "grouped")
-        for name, size in {"_PIECE": 100}.items():
+        for name, size in {"_PIECE": 40}.items():
             patch.setattr(groups, name, size)
         for name, size in {"LEAST": 200, "_WINDOW": 300, "_END": 250, "_FIRST": 4, "LOST": 1_000}.items():
             SIZES[name] = getattr(memory, name)
