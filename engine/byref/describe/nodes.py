@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from copy import copy
 from itertools import islice
 from typing import Final
 
@@ -113,8 +112,14 @@ def cut_at(node: Node) -> str | None:
 
 def own(node: Node) -> Node:
     """Return a copy that shares no part with another place, so that more can be read into it."""
-    made = copy(node)
-    made.as_map = None
+    made = Node()  # `copy` takes five times as long
+    made.kinds, made.arrays_first, made.is_cut, made.is_sampled = (
+        node.kinds,
+        node.arrays_first,
+        node.is_cut,
+        node.is_sampled,
+    )
+    made.objects, made.required = node.objects, node.required
     made.counts = None if node.counts is None else dict(node.counts)
     made.rest_keys = dict(node.rest_keys)
     made.items = None if node.items is None else own(node.items)
