@@ -312,9 +312,8 @@ class _Search:
             self.hits.append(Hit(self.line))
             self._show(first, 0, match, line_end, True)
             before = self._keep_around(first, line_end)
-            if (
-                len(self.hits) > 1
-            ):  # of the first hit's rows those that do not fit are left out, so that they take no certain room
+            # Of the first hit's rows those that do not fit are left out, so that they take no certain room.
+            if len(self.hits) > 1:
                 self._room -= sum(map(len, self.hits[-1].rows)) + before
             if self._room < 0:
                 self._free = 0

@@ -170,9 +170,8 @@ class _Place(NamedTuple):
 
 def _found(value: object, node: Node) -> Iterator[tuple[Table, _Place]]:
     """Yield each table, with the place of the array or map that it is."""
-    waiting = deque(
-        [_Place(node, (), [value] if _may_have_rows(value) else None)]
-    )  # the node tells all but what `Rows` left out
+    # The node tells all but what `Rows` left out.
+    waiting = deque([_Place(node, (), [value] if _may_have_rows(value) else None)])
     places = 0
     while waiting and places < _MAX_PLACES:
         places += 1

@@ -16,7 +16,7 @@ from typing import Any, Final
 from byref.describe.columns import Inference
 from byref.describe.nodes import Node, merge, places
 from byref.jsonscan import peek
-from byref_sandbox import jsontext
+from byref.jsonscan.parsing import parse
 
 try:
     from byref.jsonscan import _marks as compiled
@@ -25,13 +25,14 @@ except ImportError:  # it was installed without a compiler
 
 _PIECE: Final = 1 << 16
 """Bytes that are read at once; the last element may be longer."""
-_LONGEST: Final = 1 << 22
-"""Most bytes of an element."""
+_LONGEST: Final = 1 << 20
+"""Most bytes of an element: it is read, and parsed as a sample, with the interpreter's lock held."""
 _EACH: Final = 1 << 11
 _MEMBER: Final = 1 << 6
 """What a group costs, and each member of its example, beside the example's bytes: in bytes that a parser reads in the same time."""
 
 available: Final = compiled is not None
+"""Whether byref was installed with its compiled part, without which there are no groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def read(text: bytes, start: int, most: int) -> Groups:
         known = len(found)
         if cost > most:
             raise peek.Unreadable("too few elements are alike")
-    examples: Any = jsontext.decode(b"[%s]" % b",".join(text[first:end] for first, end, _ in found))
+    examples: Any = parse(b"[%s]" % b",".join(text[first:end] for first, end, _ in found))
     inference = Inference(fold=False, plain=True)
     node = merge(dict(zip(map(inference.read, examples), counts.values(), strict=True)))
     # Of a key that an object has twice the parser keeps one, so that other objects of the group need not be like the example.
