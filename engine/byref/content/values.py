@@ -19,12 +19,8 @@ from typing import Any
 import msgspec
 
 from byref.jsonscan import chunks, parse
+from byref.jsonscan.marks import compiled
 from byref_sandbox import jsontext
-
-try:
-    from byref.jsonscan import _marks as compiled
-except ImportError:  # it was installed without a compiler
-    compiled = None  # type: ignore[assignment]
 
 MAX_DEPTH = 200
 """Maximum levels of a Python value; deeper parts become a note, because every JSON reader has a limit (msgspec's is near 1,000)."""

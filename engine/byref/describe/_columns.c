@@ -363,5 +363,6 @@ static PyObject *read_value(PyObject *Py_UNUSED(module), PyObject *arguments) {
 static PyMethodDef functions[] = {
     {"read", read_value, METH_VARARGS, "Return a value's node, whether keys were folded and places cut; None: Python has to read it."},
     {NULL, NULL, 0, NULL}};
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_columns", NULL, -1, functions, NULL, NULL, NULL, NULL};
-PyMODINIT_FUNC PyInit__columns(void) { return PyModule_Create(&definition); }
+static struct PyModuleDef def = {PyModuleDef_HEAD_INIT, "_columns", NULL, -1, functions, NULL, NULL, NULL, NULL};
+/* VERSION becomes another number, here and where the module is loaded, when a function takes or returns something else. */
+PyMODINIT_FUNC PyInit__columns(void) { PyObject *m = PyModule_Create(&def); return m && PyModule_AddIntConstant(m, "VERSION", 1) ? 0 : m; }

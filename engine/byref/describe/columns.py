@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from math import isfinite
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from byref.describe.alike import Alike
 from byref.describe.nodes import (
@@ -33,11 +33,12 @@ from byref.describe.nodes import (
     places,
 )
 from byref.describe.rows import Rows
+from byref.extensions import load
 
-try:
+if TYPE_CHECKING:
     from byref.describe import _columns as compiled
-except ImportError:  # it was installed without a compiler
-    compiled = None  # type: ignore[assignment]
+else:
+    compiled = load("byref.describe._columns", 1)
 
 MAX_DEPTH: Final = 250
 """Maximum described levels of nesting. Decoders stop between 500 and 1,024, and a schema nests deeper than its value."""

@@ -211,5 +211,6 @@ static PyMethodDef functions[] = {
     {"structure", structure, METH_VARARGS, "Return where a block may be cut, or -1; its open string, or -1; brackets closed and opened."},
     {"forms", forms, METH_VARARGS, "Count elements by their forms; return where all and the first of them end, and their members."},
     {NULL, NULL, 0, NULL}};
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_marks", NULL, -1, functions, NULL, NULL, NULL, NULL};
-PyMODINIT_FUNC PyInit__marks(void) { return PyModule_Create(&definition); }
+static struct PyModuleDef def = {PyModuleDef_HEAD_INIT, "_marks", NULL, -1, functions, NULL, NULL, NULL, NULL};
+/* VERSION becomes another number, here and where the module is loaded, when a function takes or returns something else. */
+PyMODINIT_FUNC PyInit__marks(void) { PyObject *m = PyModule_Create(&def); return m && PyModule_AddIntConstant(m, "VERSION", 1) ? 0 : m; }

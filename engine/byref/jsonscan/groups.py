@@ -16,12 +16,8 @@ from typing import Any, Final
 from byref.describe.columns import Inference
 from byref.describe.nodes import Node, merge, places
 from byref.jsonscan import peek
+from byref.jsonscan.marks import compiled
 from byref.jsonscan.parsing import parse
-
-try:
-    from byref.jsonscan import _marks as compiled
-except ImportError:  # it was installed without a compiler
-    compiled = None  # type: ignore[assignment]
 
 _PIECE: Final = 1 << 16
 """Bytes that are read at once; the last element may be longer."""

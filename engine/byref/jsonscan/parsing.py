@@ -13,12 +13,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from byref.jsonscan import chunks
+from byref.jsonscan.marks import compiled
 from byref_sandbox import jsontext
-
-try:
-    from byref.jsonscan import _marks as compiled
-except ImportError:  # it was installed without a compiler
-    compiled = None  # type: ignore[assignment]
 
 _SIZE: Final = 1 << 18
 """Approximate bytes of a chunk. A chunk is longer only if that many bytes have no comma outside of strings."""
