@@ -113,6 +113,35 @@ def test_a_key_twice_has_no_groups(one: bytes) -> None:
             groups.read(text, 1, MOST)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [b"{", b"{}", b"{1}", b'{"a"}', b'{"a":', b'{"a":1', b'{"a":1]', b'{"a":1,}', b'{"a":1 "b":2}', b'{"a" 1}', b'{"a"::1}', b"{a:1}",
+     b'{"a":1,2}', b'{"a\\x":1}', b'{"a\n":1}', b'{"a', b'{"a\\', b"[1]"],
+)  # fmt: skip
+def test_what_is_no_object_has_no_groups(text: bytes) -> None:
+    with pytest.raises(peek.Unreadable):
+        groups.read(text, 1, MOST, [])
+
+
+def test_an_object_is_given_up_early_if_it_is_no_map() -> None:
+    def read(members: dict[str, Any]) -> groups.Groups:
+        text = json.dumps(members).encode()
+        return groups.read(text, 1, MOST, [])
+
+    keys: list[bytes] = []
+    members = {f"k{i}\n": {"n": i} for i in range(groups._MANY)}
+    assert groups.read(json.dumps(members).encode(), 1, MOST, keys).count == groups._MANY
+    assert [json.loads(key) for key in keys] == list(members)
+    members.popitem()
+    with pytest.raises(peek.Unreadable, match="no map"):
+        read(members)
+    for few in ({f"k{i}": ["x" * 1_000] for i in range(1_000)}, {f"k{i}": {f"n{i}": 1} for i in range(90_000)}):
+        keys = []
+        with pytest.raises(peek.Unreadable, match="no map"):
+            groups.read(json.dumps(few).encode(), 1, MOST, keys)
+        assert len(keys) < len(few) / 2
+
+
 def test_what_may_be_learnt_is_bounded() -> None:
     text = json.dumps([{f"key {n}": n} for n in range(2_000)]).encode()
     with pytest.raises(peek.Unreadable, match="alike"):
@@ -143,10 +172,12 @@ def test_any_bytes_are_read(compiled: Any, seed: int) -> None:
         at, most = random.randrange(len(data) + 1), random.randrange(1, 200)
         counts: dict[int, int] = {}
         examples: list[tuple[int, int, int]] = []
-        found = compiled.forms(data, at, at + random.randrange(60), most, secrets.randbits(64), counts, examples)
+        keys: list[bytes] | None = random.choice([None, []])
+        found = compiled.forms(data, at, at + random.randrange(60), most, secrets.randbits(64), counts, examples, keys)
         assert all(at <= start < end <= len(data) for start, end, _ in examples)
         for start, end, _ in examples:
             if jsontext.is_utf8(data[start:end]):
                 jsontext.decode(b"[%s]" % data[start:end])
         if found is not None:
             assert at <= found[0] <= len(data) and sum(counts.values()) >= len(examples)
+            assert keys is None or len(keys) == sum(counts.values())

@@ -23,7 +23,7 @@ from byref.artifacts.store import Artifact
 from byref.db.payloads import Source
 from byref.db.tables import ArtifactRow, VariableRow
 from byref.describe import paths
-from byref.describe.rows import Rows
+from byref.describe.rows import Entries, Rows
 from byref.describe.shape import kind_of
 from byref.describe.tables import Table
 from byref_sandbox import Every
@@ -129,7 +129,7 @@ def parts(
     if type(value) is not dict or isinstance(words, str):
         return [Part(identifier(tool), (), words if isinstance(words, str) else kind_of(value))]
     whole = Part(identifier(tool), (), kind_of(value))
-    bound = ((key, member) for key, member in value.items() if type(member) in (dict, list, Rows))
+    bound = ((key, member) for key, member in value.items() if type(member) in (dict, list, Rows, Entries))
     inner = list(islice(bound, MAX_PARTS + 1))
     if len(inner) > MAX_PARTS:
         return [whole]

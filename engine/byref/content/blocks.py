@@ -128,7 +128,7 @@ class Block:
 
     @property
     def outline(self) -> object:
-        """The value, in which `Rows` may stand for long arrays; None for text."""
+        """The value, in which `Rows` and `Entries` may stand for long arrays and maps; None for text."""
         described = self.described
         return self._state.value if described is None else described.outline
 

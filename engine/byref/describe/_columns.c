@@ -121,8 +121,7 @@ typedef struct { Node *node; size_t from, seen; int depth; } Chunks;
 
 static int end_of(Reading *r, Chunks *chunks) {
     int failed = add(r, chunks->node, chunks->from, r->height - chunks->from, chunks->depth);
-    drop(r, chunks->from);
-    chunks->seen = 0;
+    drop(r, chunks->from), chunks->seen = 0;
     return failed;
 }
 
@@ -200,8 +199,7 @@ static int add_objects(Reading *r, Node *node, size_t from, size_t count, int de
                 (met = longer)[n_met++] = at;
             }
             member->last = kind;
-            hint = at + 1;
-            length++;
+            hint = at + 1, length++;
             if (kind & CONTAINER) member->containers++; else member->kinds |= kind;
             if (kind & CONTAINER || !member->node) { /* a scalar counts as one of a chunk if its key is folded */
                 Value *longer = grown(r, values, n_values, &values_room, sizeof *values);
@@ -209,9 +207,7 @@ static int add_objects(Reading *r, Node *node, size_t from, size_t count, int de
                 (values = longer)[n_values++] = (Value){kind & CONTAINER ? Py_NewRef(value) : NULL, at, kind};
             }
         }
-        objects++;
-        all += length;
-        r->work += length;
+        objects++, all += length, r->work += length;
         if (length > longest) longest = length;
     }
     if (!objects) { failed = 0; goto done; }
@@ -242,8 +238,7 @@ static int add_objects(Reading *r, Node *node, size_t from, size_t count, int de
     for (size_t i = 0; i < n_met; i++) {
         Member *member = &node->members[met[i]];
         if (member->last < 0) continue;
-        live_now++;
-        full += member->now == objects;
+        live_now++, full += member->now == objects;
         if (!member->node && !(member->node = make(r))) goto done;
         size_t start = base + containers;
         containers += member->containers;
@@ -275,12 +270,9 @@ done:
     for (size_t i = 0; i < n_met; i++) {
         Member *member = &node->members[met[i]];
         member->count += member->now;
-        member->now = member->containers = 0;
-        member->kinds = member->last = 0;
+        member->now = member->containers = 0, member->kinds = member->last = 0;
     }
-    drop(r, base);
-    free(values);
-    free(met);
+    drop(r, base), free(values), free(met);
     return failed;
 }
 
@@ -348,14 +340,11 @@ static PyObject *read_value(PyObject *Py_UNUSED(module), PyObject *arguments) {
     if (r.state == MEMORY) PyErr_NoMemory();
     else if (r.state == ODD) result = Py_NewRef(Py_None);
     else if ((node = built(make_node, root, known, 0))) result = Py_BuildValue("(Nii)", node, r.folded, r.is_cut);
-    drop(&r, 0);
-    free(r.column);
+    drop(&r, 0), free(r.column);
     for (Node *node = r.made, *before; node; node = before) {
         before = node->made_before;
         for (size_t i = 0; i < node->count; i++) Py_DECREF(node->members[i].key);
-        free(node->members);
-        Py_XDECREF(node->numbers);
-        free(node);
+        Py_XDECREF(node->numbers), free(node->members), free(node);
     }
     return result;
 }

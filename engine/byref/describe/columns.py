@@ -32,7 +32,7 @@ from byref.describe.nodes import (
     own,
     places,
 )
-from byref.describe.rows import Rows
+from byref.describe.rows import MAPS, Entries, Rows
 from byref.extensions import load
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ _KINDS: Final[dict[type, int]] = {
     list: ARRAY,
     Rows: ARRAY,
     dict: OBJECT,
+    Entries: OBJECT,
     _Missing: 0,
 }
 
@@ -104,7 +105,7 @@ class Inference:
         """Equal places of all values that the compiled form reads: they share one node."""
 
     def read(self, value: object) -> Node:
-        """Read a whole value, in which `Rows` may stand for lists. Raises NotPlain, TooDeep and Abridged.
+        """Read a whole value, in which `Rows` and `Entries` may stand for lists and maps. Raises NotPlain, TooDeep and Abridged.
 
         A plain value raises TooDeep only if the caller is so deep in calls that not even the last of `DEPTHS` can be read.
         """
@@ -165,11 +166,15 @@ class Inference:
                 return
             if not node.kinds & CONTAINER:
                 node.arrays_first = (
-                    not kinds & OBJECT or next(t for t in map(type, column) if _KINDS[t] & CONTAINER) is not dict
+                    not kinds & OBJECT or next(t for t in map(type, column) if _KINDS[t] & CONTAINER) not in MAPS
                 )
             if kinds & OBJECT:
                 objects = column if len(types) == 1 else [value for value in column if type(value) is dict]
-                self._add_objects(node, objects, depth + 1)
+                if Entries in types:
+                    [entries] = column  # they stand alone at their place
+                    self._add_entries(node, entries, depth + 1)
+                else:
+                    self._add_objects(node, objects, depth + 1)
             if kinds & ARRAY:
                 arrays = column if len(types) == 1 else [value for value in column if type(value) is list]
                 node.items = node.items or Node()
@@ -207,6 +212,19 @@ class Inference:
             self.folded |= rows.folded and self.fold
             self.is_cut |= any(place.is_cut for place in places(known))
             node.items = own(merge([node.items or Node(), known]))
+
+    def _add_entries(self, node: Node, entries: Entries, depth: int) -> None:
+        if not self.fold:
+            self._add_objects(node, [cast("dict[str, Any]", entries.whole())], depth)
+            return
+        known = entries.node
+        self.folded = True
+        node.objects, node.required, node.rest, node.rest_keys = (
+            known.objects,
+            known.required,
+            known.rest,
+            known.rest_keys,
+        )
 
     def _add_objects(self, node: Node, objects: Sequence[dict[str, Any]], depth: int) -> None:
         if len(objects) == 1 and node.rest is None and (len(objects[0]) <= MAP_KEYS or not self.fold):

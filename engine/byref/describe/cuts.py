@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from byref.describe.jsontext import encodable
 from byref.describe.room import Sizes, Within, example_shares, shares, size_within
-from byref.describe.rows import Rows, between, ends
+from byref.describe.rows import Entries, Rows, between, ends, first_members
 
 _DEPTH: Final = 40
 """A value below this level is shown only if it fits whole: a model reads no deeper."""
@@ -147,7 +147,7 @@ class _Cutter:
     def cut(self, value: Any, room: int, path: str, depth: int) -> Any:
         if self._within(value, room) <= room:
             return plain(value)
-        if type(value) is dict:
+        if type(value) is dict or type(value) is Entries:
             return self._object(value, room if depth < _DEPTH else 0, path, depth + 1)
         if type(value) is list or type(value) is Rows:
             return self._array(value, room if depth < _DEPTH else 0, path, depth + 1)
@@ -203,8 +203,8 @@ class _Cutter:
         sample = between(values, head, head + omitted, _SAMPLES)
         return self._gap("items", path, head + tail, omitted, sample)
 
-    def _object(self, value: dict[str, Any], room: int, path: str, depth: int) -> dict[str, Any]:
-        members = list(islice(value.items(), max(room, 0) // 6 + 1))
+    def _object(self, value: dict[str, Any] | Entries, room: int, path: str, depth: int) -> dict[str, Any]:
+        members = list(islice(first_members(value).items(), max(room, 0) // 6 + 1))
         chosen = _choose(members, room - 2, complete=len(members) == len(value))
         left = room - 2 - (_GAP if len(chosen) < len(value) else 0)
         small = {i for i in chosen if _is_small(members[i][1])}
@@ -225,11 +225,11 @@ class _Cutter:
             if name not in shown:
                 shown[name] = self.cut(member, room_of.get(i, _SMALL), below, depth)
         if len(shown) < len(value):
-            left_out = [member for i, (_, member) in enumerate(members) if i not in room_of and i not in small][
-                :_SAMPLES
-            ]
+            left_out = [member for i, (_, member) in enumerate(members) if i not in room_of and i not in small]
+            if type(value) is Entries:
+                left_out += value.between
             omitted = len(value) - len(shown)
-            shown[mark_in(value)] = self._gap("keys", path, len(shown), omitted, left_out)
+            shown[mark_in(value)] = self._gap("keys", path, len(shown), omitted, left_out[:_SAMPLES])
         return shown
 
     def _key(self, key: str, path: str) -> str:
@@ -330,7 +330,7 @@ def _join(path: str, key: str) -> str:
     return joined if len(joined) <= _PATH else f"…{joined[1 - _PATH :]}"
 
 
-def mark_in(value: dict[str, Any]) -> str:
+def mark_in(value: dict[str, Any] | Entries) -> str:
     mark = "..."
     while mark in value:
         mark += "."

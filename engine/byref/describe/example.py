@@ -19,7 +19,7 @@ from byref.describe.cuts import digits, mark_in, plain
 from byref.describe.jsontext import compact, encodable
 from byref.describe.outline import Outline, Record, Type, Types
 from byref.describe.room import size_within
-from byref.describe.rows import Rows, ends
+from byref.describe.rows import Entries, Rows, ends
 from byref.describe.search import most_within
 
 _STRINGS: Final = (48, 32, 20)
@@ -116,7 +116,7 @@ class _Scalar:
 class _Object:
     __slots__ = ("keys", "members", "only", "record", "value")
 
-    def __init__(self, value: dict[str, Any], record: Record | None, only: Lacking | None = None) -> None:
+    def __init__(self, value: dict[str, Any] | Entries, record: Record | None, only: Lacking | None = None) -> None:
         self.value = value
         self.record = record
         self.only = only
@@ -241,7 +241,7 @@ class _Choice:
         """Place a scalar if there is room for it, and note a container for later; return False if there is no room."""
         kind = type(value)
         part: _Part
-        if kind is dict and value:
+        if (kind is dict or kind is Entries) and value:
             record = type_.record if type_ is not None else None
             part = _Object(value, record, only)
             rank = depth - self._weight(record) + later
@@ -290,7 +290,9 @@ class _Choice:
         if again:
             # A shape that was shown before is recognized by its first members.
             keys = [*keys, *(entry.key for entry in entries)]
-            scalars = (key for key in keys if type(value[key]) not in (dict, list, Rows) and value[key] is not None)
+            scalars = (
+                key for key in keys if type(value[key]) not in (dict, list, Rows, Entries) and value[key] is not None
+            )
             keys, entries = list(islice(scalars, _AGAIN)), ()
 
         def offer(key: str, only: Lacking | None, later: float) -> None:
@@ -341,7 +343,7 @@ class _Choice:
                 alike[shape] += 1
                 if alike[shape] <= (most if len(member) > 1 else _ALIKE):
                     below.append(key)
-            elif type(member) in (list, Rows) and len(member):
+            elif type(member) in (list, Rows, Entries) and len(member):
                 below.append(key)
             else:
                 yield key, later if member is not None else _LATER
@@ -416,14 +418,14 @@ class _Elements:
             self._arrays[id(values)] = known
         return known
 
-    def of_map(self, value: dict[str, Any], record: Record) -> Sequence[_Chosen[str]]:
+    def of_map(self, value: dict[str, Any] | Entries, record: Record) -> Sequence[_Chosen[str]]:
         """Return the entries of a map that are shown: the members that are no fields of its record."""
         known = self._maps.get(id(value))
         if known is None:
             known = self._maps[id(value)] = self._of_map(value, record)
         return known
 
-    def _of_map(self, value: dict[str, Any], record: Record) -> Sequence[_Chosen[str]]:
+    def _of_map(self, value: dict[str, Any] | Entries, record: Record) -> Sequence[_Chosen[str]]:
         names = [key for key in islice(value, _MAPPED) if key not in record.node.members]
         if len(names) > _CANDIDATES + _SPREAD:
             step = (len(names) - _CANDIDATES) // (_SPREAD - 1)

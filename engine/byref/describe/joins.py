@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from byref.describe.paths import Each, Path
+from byref.describe.rows import Entries
 
 _FIRST: Final = 8
 """Values that are looked up before all are."""
@@ -51,7 +52,7 @@ class Keys:
     """The path of the records that the column is of."""
     is_of_maps: bool = False
     """Whether they are the keys of maps."""
-    maps: Sequence[dict[str, Any]] | None = None
+    maps: Sequence[dict[str, Any] | Entries] | None = None
     """All maps whose keys they are; None for a column, or if only some were read."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from byref.describe.rows import Rows
+from byref.describe.rows import Entries, Rows
 
 LEVELS: Final = 150
 """Maximum levels of nesting of a value that is shown whole: each takes a Python call, and the host may be deep in calls itself."""
@@ -71,7 +71,7 @@ def _size(value: Any, kind: type, limit: int) -> int:
         return int(value.bit_length()) * 3 // 10 + 3
     if kind is float:
         return len(repr(value)) + 1
-    return limit + 1 if kind is Rows else 5  # `Rows` have more elements than are in memory
+    return limit + 1 if kind is Rows or kind is Entries else 5  # these have more elements than are in memory
 
 
 class Sizes:

@@ -1,10 +1,10 @@
-"""Arrays too large for memory: their ends, and a summary of the rest that was made while it streamed through."""
+"""Arrays and maps of which only some elements are in memory: their ends, and what is known of the rest without parsing it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from byref.describe.nodes import Node
@@ -56,9 +56,56 @@ class Rows:
         return self.length
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Entries:
+    """A map with only some of its members in memory. It takes the object's place at the top of a value, or in objects at the top."""
+
+    node: Node
+    """The schema of the map. All of its keys are folded; their common place is exact but for folded keys below it."""
+    head: Mapping[str, Any]
+    """Its first members, at least one."""
+    some: Mapping[str, Any]
+    """All members in memory, in order: the first, some between, the last."""
+    whole: Callable[[], object]
+    """Parses all of it."""
+
+    def __len__(self) -> int:
+        """The number of all members."""
+        return len(self.node.rest_keys)
+
+    def __contains__(self, key: object) -> bool:
+        """Tell whether any member has the key."""
+        return key in self.node.rest_keys
+
+    def keys(self) -> KeysView[str]:
+        """The keys of all members, in order."""
+        return self.node.rest_keys.keys()
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys of the members in memory."""
+        return iter(self.some)
+
+    def __getitem__(self, key: str) -> Any:
+        """A member in memory."""
+        return self.some[key]
+
+    @property
+    def between(self) -> list[Any]:
+        """The values in memory behind those of the first members."""
+        return list(self.some.values())[len(self.head) :]
+
+
+MAPS: Final = (dict, Entries)
+
+
 def ends(values: list[Any] | Rows) -> tuple[list[Any], list[Any]]:
     """Return the first and the last elements in memory. Both are the whole list if `values` is a list."""
     return (values.head, values.tail) if type(values) is Rows else (values, values)  # type: ignore[return-value]
+
+
+def first_members(value: dict[str, Any] | Entries) -> Mapping[str, Any]:
+    """Return the first members of an object; all, if they are in memory."""
+    return value.head if type(value) is Entries else value  # type: ignore[return-value]
 
 
 def between(values: list[Any] | Rows, start: int, stop: int, most: int) -> list[Any]:

@@ -13,9 +13,10 @@ from byref.describe.grids import Grid
 from byref.describe.maps import as_map
 from byref.describe.nodes import CONTAINER, NULL, OBJECT, Node
 from byref.describe.paths import ITEM, KEY, Cell, Path, Step, stepped
-from byref.describe.rows import Rows, Summary
+from byref.describe.rows import MAPS, Entries, Rows, Summary
 
-CONTAINERS: Final = (dict, list, Rows)
+CONTAINERS: Final = (dict, list, Rows, Entries)
+_SOME: Final = (Rows, Entries)
 _LEVELS: Final = 40
 """Maximum levels of nesting that are read."""
 _PLACES: Final = 2_000
@@ -130,7 +131,7 @@ class Place:
             else:
                 above, sample = self.parent.all()
                 values = _below(above, self.step)
-                if self.step is ITEM and any(type(one) is Rows for one in above):
+                if (self.step is ITEM or self.step is KEY) and any(type(one) in _SOME for one in above):
                     sample = Sample(self.path, len(values))
                 self._all = values, sample
         return self._all
@@ -155,7 +156,7 @@ def _below(values: Sequence[Any], step: Step) -> Sequence[Any]:
 def _parts(values: Sequence[Any], step: Step) -> list[Collection[Any]]:
     """Return the same for all items or all keys, in one part for each array or map."""
     if step is KEY:
-        return [one.values() for one in values if type(one) is dict]
+        return [one.some.values() if type(one) is Entries else one.values() for one in values if type(one) in MAPS]
     arrays: list[Collection[Any]] = [one for one in values if type(one) is list]
     for rows in [one for one in values if type(one) is Rows]:
         arrays += [rows.head, list(rows.samples), rows.tail]
@@ -187,7 +188,7 @@ def _found(place: Place, share: float, work: Work, grid: Grid | None) -> Iterato
     """Yield the places directly below a place, of rows that are arrays each column. Only as many values are looked at as the share
     of work pays for.
     """
-    node, objects = place.node, [one for one in place.values if type(one) is dict]
+    node, objects = place.node, [one for one in place.values if type(one) in MAPS]
     columns = len(node.members) + (node.rest is not None) + (node.items is not None)
     if grid is not None:
         columns = len(grid.columns)
@@ -224,9 +225,10 @@ def _found(place: Place, share: float, work: Work, grid: Grid | None) -> Iterato
             path = (*place.path, KEY)
             maps = _parts(objects, KEY)
             count = sum(map(len, maps))
-            total = place.total / len(place.values) * count
+            total = place.total / len(place.values) * sum(map(len, objects))
             work.left -= _PASSED * count
-            shown, sample = _spread(maps, most, place.sample, path)
+            sample = place.sample if total == count else Sample(path, count)
+            shown, sample = _spread(maps, most, sample, path)
             if shown:
                 work.left -= _cost(shown, node.rest)
                 yield Place(path, as_map(node.rest), shown, sample, total, place)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from byref.describe.jsontext import encodable
 from byref.describe.nodes import OBJECT, Node
-from byref.describe.rows import Rows
+from byref.describe.rows import MAPS, Entries, Rows, first_members
 
 _TURN: Final = 1 << 16
 """Values that are read without a break, in a millisecond or two, before other threads get a turn."""
@@ -22,7 +22,7 @@ _ROOM: Final = 205.0
 """Maximum tokens of a shape as JSON, by the cautious estimate below. Measured: hostile keys took 196 tokens, words 150."""
 _MEMBER: Final = 5.0
 """Estimated tokens of a member's punctuation and the first word of its kind."""
-_COUNTED: Final[dict[type, float]] = {dict: 5.0, list: 11.0, Rows: 11.0}
+_COUNTED: Final[dict[type, float]] = {dict: 5.0, Entries: 5.0, list: 11.0, Rows: 11.0}
 """Estimated tokens of the counts and further words in `object(6 keys)` and `array(500) of object(6 keys)`."""
 _KEY: Final = 30.0
 """Maximum tokens of a key; a longer one is cut."""
@@ -65,8 +65,8 @@ def kind_of(value: object, node: Node | None = None) -> str:
     `node`, if given, describes this value and no other: it may save looking at elements. Raises TypeError for a type that JSON does not
     have.
     """
-    if type(value) is dict:
-        return _object(len(value))
+    if type(value) in MAPS:
+        return _object(len(value))  # type: ignore[arg-type]
     if type(value) is list:
         return f"array({len(value)}) of {_element_kind(value, node and node.items)}" if value else "array(0)"
     if type(value) is Rows:
@@ -79,11 +79,11 @@ def shape(value: object, node: Node | None = None) -> dict[str, str] | str:
 
     `node` is as for `kind_of`. A last member, `"…": "412 more keys"`, counts those that do not fit; long keys are cut.
     """
-    if type(value) is not dict:
+    if type(value) is not dict and type(value) is not Entries:
         return kind_of(value, node)
     shown: dict[str, str] = {}
     room = _ROOM
-    for key, member in value.items():
+    for key, member in first_members(value).items():
         name, tokens = _cut_key(key)
         tokens += _MEMBER + _COUNTED.get(type(member), 0)
         last = len(shown) + 1 == len(value)
@@ -93,6 +93,9 @@ def shape(value: object, node: Node | None = None) -> dict[str, str] | str:
             break
         room -= tokens
         shown[name] = kind_of(member, node and node.members.get(key))
+    else:
+        if len(shown) < len(value):
+            shown["…"] = f"{len(value) - len(shown)} more keys"
     return shown
 
 

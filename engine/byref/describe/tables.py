@@ -19,7 +19,7 @@ from byref.describe.jsontext import encodable
 from byref.describe.maps import as_map
 from byref.describe.nodes import ARRAY, CONTAINER, INTEGER, NULL, OBJECT, STRING, Node
 from byref.describe.paths import ITEM, KEY, Each, Path, stepped
-from byref.describe.rows import Rows
+from byref.describe.rows import Entries, Rows
 
 MAX_TABLES: Final = 6
 """Tables that are told of one value: those that questions are about, as far as rows and columns tell."""
@@ -293,6 +293,9 @@ def _members(place: _Place, below: Node | None) -> Iterator[_Place]:
                 yield place.down(member, key, its)
         return
     if values is not None:
+        if Entries in set(map(type, values)):  # which have no `Rows` within
+            yield place.down(below, KEY)
+            return
         maps = [one for one in values if type(one) is dict]
         if sum(map(len, maps)) <= _MANY_VALUES:
             yield place.down(below, KEY, [each for one in maps for each in one.values()])

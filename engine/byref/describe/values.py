@@ -22,7 +22,7 @@ from byref.describe.jsontext import encodable
 from byref.describe.nodes import BOOLEAN, INTEGER, STRING, Node
 from byref.describe.nodes import places as places_of
 from byref.describe.paths import ITEM, KEY, Cell, Each, Path, written
-from byref.describe.rows import Rows, Summary
+from byref.describe.rows import MAPS, Rows, Summary
 from byref.describe.samples import Place, Sample, Work, places
 
 _LEAST_WORK: Final = 1_300_000
@@ -163,7 +163,7 @@ class Fact:
 def values(
     value: object, node: Node, *, size: int, is_table: bool = False, grids: Mapping[int, Grid] | None = None
 ) -> list[Fact]:
-    """Return facts about the values in a parsed JSON value, in which `Rows` may stand for lists; the most telling come first.
+    """Return facts about the values in a parsed JSON value, of which `Rows` and `Entries` may stand for parts; the most telling come first.
 
     `node` is the value's schema; `size`, the bytes of its text, bounds the work, less so if it was read as a table. The value has JSON's own types only. Every fact is
     exact, or names the sample that it is of. Strings in it are cut to 40 characters.
@@ -328,7 +328,7 @@ class _Reading:
         return fuller
 
     def _see_keys(self, place: Place) -> None:
-        maps, sample = [one for one in place.values if type(one) is dict], place.sample
+        maps, sample = [one for one in place.values if type(one) in MAPS], place.sample
         cost: float = _LOOKED_UP * sum(map(len, maps))
         if cost > self._work.left and len(maps) > _FEWEST:
             step = min(len(maps) // _FEWEST, int(cost / max(self._work.left, 1)) + 1)
@@ -337,7 +337,7 @@ class _Reading:
         self._work.left -= cost
         known: dict[str, None] = {}
         for one in maps:
-            known |= dict.fromkeys(one)
+            known |= dict.fromkeys(one.keys())
             if len(known) > _MOST_KEYS:
                 return
         keys = list(known)

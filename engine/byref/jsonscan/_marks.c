@@ -180,25 +180,37 @@ static int count(PyObject *counts, PyObject *examples, uint64_t form, Py_ssize_t
     return failed;
 }
 
-/* Read elements of an array, from one place on to the first one behind `stop`. */
+/* Keep the JSON of a member's key, and go behind its colon. */
+static int key(Text *t, PyObject *keys) {
+    const char *from = (const char *)t->at;
+    PyObject *one = string(t) ? PyBytes_FromStringAndSize(from, (const char *)t->at - from) : NULL;
+    int is_kept = one && !PyList_Append(keys, one);
+    Py_XDECREF(one), skip(t);
+    return is_kept && word(t, ":", 1) && (skip(t), 1);
+}
+
+/* Read elements of an array, or members of an object if there is a list for their `keys`, from one place on to the first one behind
+   `stop`. */
 static PyObject *forms(PyObject *Py_UNUSED(module), PyObject *arguments) {
     const char *text;
     Py_ssize_t size, at, stop, most, more = 0, start = 0, end = 0, members = 0, first = -1, has_ended = 0;
     unsigned long long secret, last = 0;
-    PyObject *counts, *examples;
+    PyObject *counts, *examples, *keys;
     Text t = {0};
-    if (!PyArg_ParseTuple(arguments, "y#nnnKO!O!", &text, &size, &at, &stop, &most, &secret, &PyDict_Type, &counts, &PyList_Type,
-                          &examples)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "y#nnnKO!O!O", &text, &size, &at, &stop, &most, &secret, &PyDict_Type, &counts, &PyList_Type,
+                          &examples, &keys)) return NULL;
+    int is_map = PyList_Check(keys);
     for (t.secret = secret; at < stop && !has_ended;) {
         Py_ssize_t before = t.members;
         t.at = (const unsigned char *)text + at, t.end = t.at + (size - at < most ? size - at : most);
-        uint64_t now = at < size ? form(&t, LEVELS) : 0;
+        uint64_t now = at < size && (!is_map || key(&t, keys)) ? (at = (const char *)t.at - text, form(&t, LEVELS)) : 0;
+        if (PyErr_Occurred()) return NULL;
         if (!now) Py_RETURN_NONE;
         if (now != last && more && count(counts, examples, last, more, start, end, members)) return NULL;
         if (now != last) last = now, more = 0, start = at, members = t.members - before, end = (const char *)t.at - text;
         if (first < 0) first = (const char *)t.at - text;
         more++, skip(&t);
-        if (!comes(&t, ",]")) Py_RETURN_NONE;
+        if (!comes(&t, is_map ? ",}" : ",]")) Py_RETURN_NONE;
         if (*t.at == ',') t.at++, skip(&t); else has_ended = 1;
         at = (const char *)t.at - text;
     }
@@ -213,4 +225,4 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 static struct PyModuleDef def = {PyModuleDef_HEAD_INIT, "_marks", NULL, -1, functions, NULL, NULL, NULL, NULL};
 /* VERSION becomes another number, here and where the module is loaded, when a function takes or returns something else. */
-PyMODINIT_FUNC PyInit__marks(void) { PyObject *m = PyModule_Create(&def); return m && PyModule_AddIntConstant(m, "VERSION", 1) ? 0 : m; }
+PyMODINIT_FUNC PyInit__marks(void) { PyObject *m = PyModule_Create(&def); return m && PyModule_AddIntConstant(m, "VERSION", 2) ? 0 : m; }

@@ -10,5 +10,6 @@ def forms(
     secret: int,
     counts: dict[int, int],
     examples: list[tuple[int, int, int]],
+    keys: list[bytes] | None,
     /,
 ) -> tuple[int, int, int, int] | None: ...

@@ -1,6 +1,6 @@
 """JSON text in memory, described without parsing most of it.
 
-The elements of a long array are grouped by what they would teach, and one of each group is parsed (`groups`).
+The elements of a long array, or the values of a map, are grouped by what they would teach, and one of each group is parsed (`groups`).
 
 Where byref was installed without a compiler, the first elements are parsed. What was learnt of them becomes a regular expression
 (`matcher`), and RE2 matches the text with it until an element differs. That element is parsed, a new expression is made that accepts
@@ -23,14 +23,15 @@ from typing import Any, Final
 from byref.describe.columns import Inference, TooDeep, may_be_folded
 from byref.describe.maps import folded
 from byref.describe.nodes import ARRAY, CONTAINER, OBJECT, Node, places
-from byref.describe.paths import Path
-from byref.describe.rows import Rows
+from byref.describe.paths import ITEM, Path
+from byref.describe.rows import Entries, Rows
 from byref.describe.schema import Schema, infer
 from byref.describe.shape import Elements
 from byref.describe.tables import MANY_ITEMS, id_names
 from byref.jsonscan import groups, inside, peek
 from byref.jsonscan.costs import LOST, Allowance
 from byref.jsonscan.matcher import Irregular, Matcher
+from byref.jsonscan.parsing import parse
 from byref_sandbox import jsontext
 
 LEAST: Final = 1 << 19
@@ -48,6 +49,8 @@ _OF_TEXT, _OF_VALUE = 0.7, 0.25
 """What they may cost of a longer text, as a share of its bytes. One that was written from a value need not be parsed, so there is less to
 be spared.
 """
+_TRIES: Final = 32
+"""Objects that are read as maps, until they turn out to be short or to have too many forms."""
 _LEVELS: Final = 3
 """Most objects that a long array may be nested in."""
 _FIRST: Final = 32
@@ -67,12 +70,12 @@ class Described:
     """JSON text, described."""
 
     outline: object
-    """The value, in which `Rows` stand for long arrays."""
+    """The value, in which `Rows` stand for long arrays, and `Entries` for long maps."""
     schema: Schema
 
 
 def describe_text(text: bytes, line_feeds: int | None = None) -> Described | None:
-    """Describe an object or array in UTF-8 that consists mostly of long arrays of similar records; return None for other text.
+    """Describe an object or array in UTF-8 that consists mostly of long arrays or maps of similar records; return None for other text.
 
     The schema is exactly that of the whole value. The result is also None for text that is not JSON: the caller then parses it,
     and the parser says why. `line_feeds` is the number of line feeds in a text that was written from a value; it saves counting.
@@ -88,7 +91,7 @@ def describe_text(text: bytes, line_feeds: int | None = None) -> Described | Non
 
 
 class _Reading:
-    """Reads a text down to its long arrays. Raises `peek.Unreadable` if the text has to be parsed instead."""
+    """Reads a text down to its long arrays and maps. Raises `peek.Unreadable` if the text has to be parsed instead."""
 
     def __init__(self, text: bytes, line_feeds: int | None) -> None:
         self._text = text
@@ -98,25 +101,57 @@ class _Reading:
         self._left = max(int(len(text) * (_OF_TEXT if line_feeds is None else _OF_VALUE)), _LEARNT)
         """What the groups of all arrays may still cost (`Groups.cost`)."""
         self._allowance = Allowance(len(text) * LOST)
-        self._has_rows = False
+        self._tries = _TRIES
+        self._is_gain = False
 
     def root(self) -> object:
-        """Return the value; None if it has no long array, so that nothing was gained over parsing it."""
+        """Return the value; None if it has no long array or map, so that nothing was gained over parsing it."""
         self._at = len(codecs.BOM_UTF8) if self._text.startswith(codecs.BOM_UTF8) else 0
         self._skip()
         value = self._value(_LEVELS)
         self._skip()
         if self._at < len(self._text):
             raise peek.Unreadable("text stands behind the value")
-        return value if self._has_rows else None
+        return value if self._is_gain else None
 
     def _value(self, levels: int) -> object:
         opening = self._text[self._at : self._at + 1]
         if opening == b"[":
             return self._array(_LEVELS - levels + 1)
         if opening == b"{" and levels:
-            return self._object(levels - 1)
+            return self._map() or self._object(levels - 1)
         return self._other()
+
+    def _map(self) -> Entries | None:
+        """Return an object if it is a long map; None, and go nowhere, if it is not."""
+        start = peek.after_blanks(self._text, self._at + 1)
+        if not groups.available or not self._tries or len(self._text) - start < LEAST:
+            return None
+        self._tries -= 1
+        try:
+            found = groups.read(self._text, start, self._left, encoded := list[bytes]())
+        except peek.Unreadable:
+            return None
+        self._left -= found.cost
+        names: Any = parse(b"[%s]" % b",".join(encoded))
+        keys = dict.fromkeys(names)
+        cut = _cut(self._text, start, found.end, [place for place, _ in found.places], b"{%s}")
+        if cut is None or len(keys) < found.count or not _are_readable(found.node) or not found.node.kinds & CONTAINER:
+            return None
+        # A record inside of a list inside of the map is told where it is from by what tells the list's elements apart, in all of them.
+        if any(path.count(ITEM) > 1 for path in inside.wanted(found.node)[0]):
+            return None
+        head, tail, inner = cut
+        ends, some = dict(found.places), dict(head)
+        for place in inner:
+            some.update(_span(self._text, place, ends[place], b"{%s}"))
+        some.update(tail)
+        node = Node()
+        node.kinds, node.objects, node.rest = OBJECT, 1, folded(found.node)
+        node.rest_keys, node.required = keys, set(keys)
+        begin, end = self._at, found.end + 1
+        self._at, self._is_gain = end, True
+        return Entries(node, head, some, lambda: parse(self._text[begin:end]))
 
     def _object(self, levels: int) -> dict[str, Any]:
         members: dict[str, Any] = {}
@@ -156,7 +191,7 @@ class _Reading:
             value, end = reading.read(), reading.at
         self._at = end + 1
         if type(value) is Rows:
-            self._has_rows = True
+            self._is_gain = True
         else:
             self._outside += self._at - begin + _EACH
         return value
@@ -168,9 +203,9 @@ class _Reading:
         self._left -= found.cost
         cut = _cut(text, start, found.end, [place for place, _ in found.places])
         if cut is None:
-            return _span(text, start, found.end), found.end
-        kinds, items = found.node.kinds, found.node.items
-        if kinds & CONTAINER and kinds != OBJECT and (kinds != ARRAY or items is None or items.kinds & CONTAINER):
+            few: list[Any] = _span(text, start, found.end)
+            return few, found.end
+        if not _are_readable(found.node):
             raise peek.Unreadable("they are neither objects, nor rows of scalars, nor scalars")
         head, tail, inner = cut
         ends = dict(found.places)
@@ -205,6 +240,16 @@ class _Reading:
         if not self._comes(mark):
             raise peek.Unreadable(f"{mark.decode()} was expected")
         self._skip()
+
+
+def _are_readable(node: Node) -> bool:
+    """Tell whether elements are such as the envelopes describe without having all: objects, rows of scalars, or scalars."""
+    items = node.items
+    return (
+        not node.kinds & CONTAINER
+        or node.kinds == OBJECT
+        or (node.kinds == ARRAY and items is not None and not items.kinds & CONTAINER)
+    )
 
 
 def _ids(text: bytes, found: groups.Groups) -> tuple[str, frozenset[Any]] | None:
@@ -356,7 +401,8 @@ class _Array:
     def _value(self) -> list[Any] | Rows:
         cut = _cut(self._text, self._start, self.at, self._places)
         if cut is None:
-            return _span(self._text, self._start, self.at)
+            few: list[Any] = _span(self._text, self._start, self.at)
+            return few
         head, tail, inner = cut
         samples = [peek.value_at(self._text, place)[0] for place in inner]
         for place in places(self._node):
@@ -392,7 +438,9 @@ def _unique(name: str | None, values: Sequence[Any], more: Sequence[Any] = ()) -
     return (name, ids) if len(ids) == len(values) else None
 
 
-def _cut(text: bytes, start: int, end: int, places: Sequence[int]) -> tuple[list[Any], list[Any], list[int]] | None:
+def _cut(
+    text: bytes, start: int, end: int, places: Sequence[int], form: bytes = b"[%s]"
+) -> tuple[Any, Any, list[int]] | None:
     """Return the first and the last elements of an array, and where some between them begin; None if the ends are all of it.
 
     Elements begin at the `places`: there it may be cut.
@@ -403,10 +451,8 @@ def _cut(text: bytes, start: int, end: int, places: Sequence[int]) -> tuple[list
         return None
     inner = [place for place in places if head_end <= place < tail_start]
     inner = inner[:: -(-len(inner) // _SAMPLES)]
-    return _span(text, start, head_end), _span(text, tail_start, end), inner
+    return _span(text, start, head_end, form), _span(text, tail_start, end, form), inner
 
 
-def _span(text: bytes, start: int, end: int) -> list[Any]:
-    values = jsontext.decode(b"[%s]" % text[start:end].rstrip(_BLANKS).removesuffix(b","))
-    assert isinstance(values, list)
-    return values
+def _span(text: bytes, start: int, end: int, form: bytes = b"[%s]") -> Any:
+    return jsontext.decode(form % text[start:end].rstrip(_BLANKS).removesuffix(b","))
