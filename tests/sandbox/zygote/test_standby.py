@@ -154,6 +154,29 @@ def test_the_clock_starts_with_the_run(breakable: Sandbox) -> None:
     assert outcome.usage.cpu_ms >= 200  # timers count in ticks
 
 
+@pytest.mark.parametrize("session", [None, "lull"])
+def test_a_run_has_the_processor_for_itself_at_first(breakable: Sandbox, session: str | None) -> None:
+    """The next standby is forked once a run has gone on for 0.1 s."""
+    zygote = zygote_of(breakable, session)
+    before = standby_of(zygote)
+    with ThreadPoolExecutor(1) as pool:
+        began = time.monotonic()
+        run = pool.submit(breakable.run, "import time\ntime.sleep(0.3)\n'done'", session=session)
+        assert until(lambda: bool(standbys(zygote) - {before}))
+        assert time.monotonic() - began >= 0.1
+        assert run.result(20).value == "done"
+
+
+@pytest.mark.parametrize("session", [None, "practised"])
+def test_the_functions_of_a_run_were_adapted_in_the_root(breakable: Sandbox, session: str | None) -> None:
+    look = """
+from byref_sandbox.run import bodies
+from byref_sandbox.zygote.runs import Runs
+result = [f.__code__._co_code_adaptive != f.__code__.co_code for f in (Runs._prepare, bodies.language_body)]
+"""
+    assert run_in_jail(look, sandbox=breakable, session=session).value == [True, True]
+
+
 def test_what_was_rehearsed_is_not_there(breakable: Sandbox) -> None:
     zygote = zygote_of(breakable, "rehearsed")
     standby_of(zygote)
