@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import zstandard
 from sqlalchemy import Engine as Database
 from sqlalchemy import create_engine, text
 
@@ -148,6 +149,7 @@ def stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Stored]:
     monkeypatch.setattr(frames, "FRAME_BYTES", FRAME)
+    monkeypatch.setattr(frames, "_PIECE_BYTES", FRAME // 8)
     caplog.set_level(logging.CRITICAL, "byref")  # a record that is kept keeps the payload with it
     url = request.getfixturevalue("postgres_url" if request.param == "postgresql" else "sqlite_url")
     store = opened_store(request, tmp_path)
@@ -418,6 +420,21 @@ def test_a_frame_in_another_place_is_no_answer(stored: Stored) -> None:
         assert wrong_answers(stored, ("read", "last line")) == ([], ["read", "last line"]), column
         stored.write_frame(last["number"], **{column: last[column]})
     assert wrong_answers(stored, CHEAP) == ([], [])
+
+
+@IN_DATABASES
+def test_bytes_that_were_forged_with_their_checksum_are_no_whole_payload(stored: Stored) -> None:
+    """Whoever reads on learns that the bytes do not become what the frame's row says."""
+    payload, row, packed = stored.artifact.payload, stored.frames()[3], stored.read(3)
+    last = stored.frames()[4]["first_line"]
+    bomb = zstandard.ZstdCompressor(write_content_size=False).compress(bytes(1 << 26))
+    for forged in (packed[: len(packed) // 2], packed[:5], b"", zstandard.compress(bytes(1 << 26)), bomb):
+        place = row["number"], row["byte_offset"], row["first_line"], row["size_bytes"], row["codec"]
+        stored.write_frame(3, data=forged, checksum=frames.checksum(payload.key, *place, forged))
+        reads = [lambda line=line: list(payload.chunks(line)) for line in range(row["first_line"], last + 1, 50)]  # type: ignore[misc]
+        for read in (*reads, payload.read, lambda: list(payload.span(row["byte_offset"], row["byte_offset"] + 1))):
+            with pytest.raises(ArtifactMissing, match="is damaged: frame 3"):
+                read()
 
 
 def test_the_same_output_again_mends_what_is_damaged(stored: Stored) -> None:

@@ -20,6 +20,7 @@ from sqlcheck import TABLES
 
 from byref import ArtifactMissing, ConfigurationError, Engine, Policy, QuotaExceeded, Session, SessionGone
 from byref.artifacts import at_once
+from byref.artifacts.lines import read_lines
 from byref.db.tables import FrameRow
 from byref.policy import TOOL_NAMES
 from byref_sandbox import Sandbox
@@ -52,6 +53,19 @@ def test_a_page_uncompresses_what_it_shows(session: Session) -> None:
     whole = list(payload.frames())
     assert [len(data) for _, data in whole] == payload.source.read(lambda c: c.scalars(sizes).all())
     assert b"".join(data for _, data in whole) == payload.read() == b"".join(written)
+
+
+def test_lines_that_begin_where_a_piece_ends_are_read(session: Session) -> None:
+    """Lines of 256 bytes: a line feed ends each of the pieces in which the first frame of a page comes, and each frame."""
+    payload = session.store_artifact(b"".join(b"%255d\n" % number for number in range(1, 5_001))).payload
+    for before in (*range(256, 5_000, 512), 4_096):
+        for line in (before, before + 1, before + 2):
+            assert read_lines(payload, line, line, max_chars=1_000).text == f"{line:>6}| {line:255d}", line
+    for first in (255, 256, 257, 4_095, 4_096, 4_097):
+        rows = read_lines(payload, first, first + 600, max_chars=1_000_000).text.split("\n")
+        assert [int(row.partition("|")[2]) for row in rows] == list(range(first, first + 601))
+    [(line, end)] = payload.chunks(9_999)
+    assert payload.read().splitlines(keepends=True)[line - 1 :] == end.splitlines(keepends=True)
 
 
 # Keeping

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -16,15 +17,50 @@ WIDE = zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionPara
 """It is not told how much comes, so that its frames want the whole window."""
 
 
-@pytest.mark.parametrize("feeds", [-3, 0, 1, 2_500, 5_999, 6_000])
-def test_pieces_from_a_line_are_the_rest_of_the_frame(feeds: int) -> None:
-    pieces = list(unpack_from("zstd", PACKED, len(TEXT), feeds))
+TEXTS = {
+    "of any lines": TEXT,
+    "with a line feed at the end of each piece": (b"x" * 255 + b"\n") * 1_024,
+    "with one at each beginning": b"\n" + (b"x" * 255 + b"\n") * 1_023,
+    "of line feeds": b"\n" * (3 * PIECE + 1),
+    "of one line": b"x" * (3 * PIECE),
+    "of one piece": TEXT[:PIECE],
+    "of a byte more": TEXT[: PIECE + 1],
+    "of nothing": b"",
+}
+
+
+def assert_from(packed: bytes, text: bytes, feeds: int) -> None:
+    pieces = list(unpack_from("zstd", packed, len(text), feeds))
     begin, before, first = pieces[0]
-    assert b"".join(data for _, _, data in pieces) == TEXT[begin:]
+    assert b"".join(data for _, _, data in pieces) == text[begin:]
     assert [at for at, _, _ in pieces] == [begin, begin + len(first)][: len(pieces)]
-    assert all(count == TEXT.count(b"\n", 0, at) for at, count, _ in pieces)
-    assert before <= max(feeds, 0) <= before + first.count(b"\n")
+    assert all(count == text.count(b"\n", 0, at) for at, count, _ in pieces)
+    assert before <= max(feeds, 0) <= before + first.count(b"\n") or begin + len(first) == len(text)
+    assert before < max(feeds, 1)
     assert len(first) <= PIECE
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_pieces_from_a_line_are_the_rest_of_the_frame(name: str) -> None:
+    text = TEXTS[name]
+    packed = zstandard.ZstdCompressor(level=1).compress(text)
+    every = text.count(b"\n")
+    at_ends = [text.count(b"\n", 0, end) for end in range(PIECE, len(text), PIECE)]
+    for feeds in {each + more for each in (0, every // 2, *at_ends, every) for more in (-1, 0, 1)}:
+        assert_from(packed, text, feeds)
+
+
+def test_what_was_not_compressed_comes_whole() -> None:
+    assert list(unpack_from("none", TEXT, len(TEXT), 5_000)) == [(0, 0, TEXT)]
+    with pytest.raises(ValueError, match="damaged frame"):
+        list(unpack_from("none", TEXT[1:], len(TEXT), 5_000))
+
+
+@pytest.mark.parametrize("feeds", [0, 3_000, 6_000, 7_000])
+def test_a_frame_that_was_cut_is_damaged(feeds: int) -> None:
+    for end in (*range(12), *range(100, len(PACKED), len(PACKED) // 7), len(PACKED) - 1):
+        with pytest.raises(ValueError, match="damaged frame"):
+            list(unpack_from("zstd", PACKED[:end], len(TEXT), feeds))
 
 
 def test_no_more_is_uncompressed_than_is_asked_for() -> None:
@@ -49,3 +85,20 @@ def test_no_more_is_uncompressed_than_is_asked_for() -> None:
 def test_what_stored_bytes_say_does_not_count(data: bytes, size: int) -> None:
     with pytest.raises(ValueError, match="damaged frame"):
         list(unpack_from("zstd", data, size, 0))
+
+
+def test_what_says_another_size_is_not_begun() -> None:
+    for size in (len(TEXT) - 1, len(TEXT) + 1):
+        with pytest.raises(ValueError, match="damaged frame"):
+            next(unpack_from("zstd", PACKED, size, 0))
+
+
+def test_a_bomb_takes_no_more_memory_than_the_frame_that_it_should_be() -> None:
+    bomb = zstandard.ZstdCompressor(write_content_size=False).compress(bytes(1 << 26))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="damaged frame"):
+            list(unpack_from("zstd", bomb, 1 << 20, 0))
+        assert tracemalloc.get_traced_memory()[1] < 3 << 20
+    finally:
+        tracemalloc.stop()

@@ -189,7 +189,7 @@ def unpack(codec: str, data: bytes, size: int) -> bytes:
 def unpack_from(codec: str, data: bytes, size: int, feeds: int) -> Iterator[tuple[int, int, bytes]]:
     """Yield (offset, line feeds before it, bytes) of a frame: a piece that ends behind that many line feeds or more, and the rest.
 
-    The rest is uncompressed only if it is asked for, because a page of lines is in the first piece most of the time. Raises
+    Where the frame has fewer, its last piece comes. The rest is uncompressed only if it is asked for, because a page of lines is in the first piece most of the time. Raises
     ValueError as `unpack` does.
     """
     if codec != "zstd" or size <= _PIECE_BYTES:
@@ -203,7 +203,7 @@ def unpack_from(codec: str, data: bytes, size: int, feeds: int) -> Iterator[tupl
             while piece := reader.read(min(_PIECE_BYTES, size - at)):
                 begin, before = at, passed
                 at, passed = at + len(piece), passed + piece.count(b"\n")
-                if passed >= feeds:
+                if passed >= feeds or at == size:
                     yield begin, before, piece
                     break
             rest = reader.read(size - at)
