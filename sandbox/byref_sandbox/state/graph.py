@@ -318,10 +318,8 @@ class Graph:
             raise Unkept(f"it shares the value of {name}")
         if isinstance(value, pd.DataFrame | pd.Series | pd.Index):
             return  # what tables share is copied before it is changed
-        mutable = {id(one) for one in own if type(one) in _MUTABLE}
-        if mutable and any(
-            id(one) in mutable for stream in self._streams for one in stream.writer.objects(of=_MUTABLE)
-        ):
+        mutable = [one for one in own if type(one) in _MUTABLE]
+        if mutable and any(stream.writer.holds(mutable) for stream in self._streams):
             raise Unkept("it is a part of a value that has a name")
 
     def _write(self, names: Mapping[str, object]) -> Written:
@@ -472,9 +470,11 @@ class Graph:
 
     def _inside(self, stream: _Stream) -> list[tuple[Path, object]]:
         """Return lists and dicts of the stream that are parts of tool data, with their places there."""
-        tops = {id(one) for one in self._given.values()}
-        wanted = set(map(id, stream.writer.objects(of=(dict, list)))) - tops
-        return [found for name, top in self._given.items() for found in _find((name,), top, wanted)]
+        tops = {name: one for name, one in self._given.items() if type(one) in (dict, list)}
+        if not tops:  # a table has none
+            return []
+        wanted = set(map(id, stream.writer.objects(of=(dict, list)))) - set(map(id, self._given.values()))
+        return [found for name, top in tops.items() for found in _find((name,), top, wanted)]
 
     def _told(
         self,

@@ -149,6 +149,8 @@ _PARTS: Final = {
 }
 """Functions and classes that the results of these `__reduce_ex__` name. None of them makes code or opens anything."""
 
+_TEXT_DTYPES: Final = {storage: pd.StringDtype(storage, np.nan) for storage in ("pyarrow", "python")}
+"""The dtypes of pandas' own columns of text, which are one object each in a stream: for their NaN all would be written twice."""
 _SINGLE: Final[Mapping[str, object]] = {
     "missing": dataclasses.MISSING,
     "kw_only": dataclasses.KW_ONLY,
@@ -161,6 +163,7 @@ _SINGLE: Final[Mapping[str, object]] = {
     "masked": np.ma.masked,
     "nomask": np.ma.nomask,
     "any": typing.Any,
+    **{f"text in {storage}": dtype for storage, dtype in _TEXT_DTYPES.items()},
     "utc": importlib.import_module("datetime").timezone.utc,
 }
 MATPLOTLIB: Final = "matplotlib"
@@ -235,6 +238,11 @@ class Known:
 
     def _bases(self) -> list[Any]:
         return [base for base in (*self.guards.bases, *self.guards.enum_classes) if isinstance(base, type)]
+
+
+def text_dtype(value: Any) -> Any:
+    """Return the one object that stands for a dtype of text; any other value as it is."""
+    return _TEXT_DTYPES[value.storage] if type(value) is pd.StringDtype and value.na_value is not pd.NA else value
 
 
 def name_of_function(function: HostFunction) -> str:

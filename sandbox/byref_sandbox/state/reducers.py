@@ -36,7 +36,7 @@ from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.state import drawings, remembered
 from byref_sandbox.state.builders import BUILDERS, PARSERS, SharedValues
 from byref_sandbox.state.codes import Code, Unkept
-from byref_sandbox.state.known import MATPLOTLIB, Known, name_of_function
+from byref_sandbox.state.known import MATPLOTLIB, Known, name_of_function, text_dtype
 
 _OF_DECODER: Final = ("object_hook", "parse_float", "parse_int", "parse_constant", "strict", "object_pairs_hook")
 _FROZEN: Final = ("rv_continuous_frozen", "rv_discrete_frozen")
@@ -174,7 +174,7 @@ def _pattern(_: Writing, pattern: re.Pattern[Any]) -> Any:
 
 def reduced_by_module(writer: Writing, obj: Any, kind: type) -> Any:
     """Take an object apart whose class a library makes as it needs it; None: it is none of these."""
-    module = kind.__module__
+    module = str(kind.__module__)  # of a compiled class it may be None
     if module in drawings.OF_DISTRIBUTIONS and not writer.is_user_class(kind):
         if kind.__name__ in _FROZEN and kind in writer.known.drawn:
             return _distribution(writer, obj)
@@ -272,6 +272,9 @@ REDUCERS: Final[dict[type, Callable[[Writing, Any], Any]]] = {
     getters.MethodCaller: lambda _w, g: (BUILDERS["getter"], ("methodcaller", *getters.given(g))),
     **dict.fromkeys((type(pd.DataFrame().loc), type(pd.DataFrame().iloc)), _places),
     SharedValues: lambda _w, _r: (BUILDERS["values"], ()),
+    pd.StringDtype: lambda _w, d: (
+        NotImplemented if (one := text_dtype(d)) is d else (BUILDERS["known"], (f"single:text in {one.storage}",))
+    ),
     re.Pattern: _pattern,
     re.Match: lambda _w, m: (BUILDERS["match"], (m.re, m.string, m.span(), m.pos, m.endpos)),
     zoneinfo.ZoneInfo: lambda _w, z: (BUILDERS["zone"], (_key_of(z),)),

@@ -19,7 +19,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -42,13 +42,15 @@ from byref_sandbox.state.builders import (
     type_of_layout,
 )
 from byref_sandbox.state.codes import Codes, Unkept
-from byref_sandbox.state.known import Known
+from byref_sandbox.state.known import Known, text_dtype
 from byref_sandbox.state.reader import NANS
 from byref_sandbox.state.reducers import REDUCERS, REDUCERS_BY_NAME, reduced_by_module
 
 HIGH: Final = 0x5A000000
 _REFERENCE: Final = re.compile(rb"j(...)\x5a", re.DOTALL)
 """The opcode that refers to a number from HIGH on."""
+_NOTHING_ELSE: Final = re.compile(rb"\x80\x05(?:\x95.{8})?(?:h(.)|j(.{4}))\.", re.DOTALL)
+"""A pickle that is a reference to an object of an earlier one."""
 LEAF_BYTES: Final = 16 << 10
 """A buffer of this size or more is a blob of its own."""
 _WRITTEN_NANS: Final = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")
@@ -122,6 +124,10 @@ class Sink:
         self._room -= size
         if self._room < 0:
             raise TooBig(f"too big: more than the {self._max_bytes:,} bytes that are kept between two runs")
+
+    def begin_anew(self) -> None:
+        """Leave what it has to those who hold it, and all of the room to what comes."""
+        self.data, self._room = bytearray(), self._max_bytes
 
     def write(self, data: bytes) -> int:
         """Called by the pickler."""
@@ -233,6 +239,27 @@ class Writer(pickle.Pickler):
         found.sort(key=operator.itemgetter(0))
         return [one for number, one in found if len(BUILDERS) <= number < HIGH]
 
+    def holds(self, objects: Iterable[object]) -> bool:
+        """Whether one of these objects was written, or is one that the reader has as well, except the builders. Then nothing can be
+        written any more.
+
+        In place of such an object the pickler writes its number. To look into its memo, all of that would have to be copied.
+        """
+        mark: list[object] = []
+        self._number_of(mark)
+        end = self._number_of(mark) or 0
+        return any(len(BUILDERS) <= number < end for one in objects if (number := self._number_of(one)) is not None)
+
+    def _number_of(self, one: object) -> int | None:
+        """Return an object's number in the memo; None of an object that had none before."""
+        self._sink.begin_anew()
+        try:
+            self.dump(one)
+        except Exception:  # noqa: BLE001  what is in the memo can be written
+            return None
+        found = _NOTHING_ELSE.fullmatch(self._sink.data)
+        return None if found is None else int.from_bytes(found[1] or found[2], "little")
+
     def written(self, *, but: Collection[type]) -> set[int]:
         """Return the ids of the objects that were written, of all but some types: not of those that the reader has as well."""
         first = self._first
@@ -275,6 +302,8 @@ class Writer(pickle.Pickler):
         if _is_undefined_function(type(kind)):
             return NotImplemented
         if kind in known.taken_apart or kind is pickle.PickleBuffer:
+            if issubclass(kind, pd.api.extensions.ExtensionArray):
+                return _as_read(obj.__reduce_ex__(5))
             has_values = issubclass(kind, (*MANAGERS, pd.Index)) and kind is not pd.RangeIndex
             return self._arrays.sharing(obj) if has_values else NotImplemented
         if self._is_mixed(kind):
@@ -612,6 +641,17 @@ def _check_payloads(cls: Any) -> None:
             made = None
         if made is None or made != _payload(member, base):
             raise Unkept(f"an enumeration whose member {name!r} is another {base.__name__} than its value")
+
+
+def _as_read(reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Have arrays that are made and those that are read alike share the names of their attributes, and their dtypes of text.
+
+    Otherwise an array would be written in other bytes once it has been read, and so seem to have changed.
+    """
+    state = reduced[2] if len(reduced) > 2 else None
+    if type(state) is not dict:
+        return reduced
+    return (*reduced[:2], {sys.intern(name): text_dtype(value) for name, value in state.items()}, *reduced[3:])
 
 
 def _payload(obj: Any, base: Any) -> Any:

@@ -51,6 +51,22 @@ def test_of_a_table_only_changed_columns_are_sent(notebook: Notebook) -> None:
     assert notebook.run("(int(t['x'].sum()), float(t['z'].sum()))") == (49_995_000, 10_004.0)
 
 
+def test_a_table_with_texts_and_lists_is_written_once_and_the_same_after_it_is_read(notebook: Notebook) -> None:
+    notebook.run("t = pd.DataFrame({'s': ['ab', None], 'u': ['cd', 'ef'], 'l': [['gh'], [{'n': 1}]]})")
+    assert all(b"G\x7f\xf8" not in blob for blob in notebook.stored.blobs.values())  # a NaN has all be written again
+    notebook.run("len(t)")
+    assert notebook.stored.sent == 0
+    dtypes = "[t[c].dtype for c in ('s', 'u')] == ['str'] * 2, t['s'].dtype.na_value is np.nan, t['s'].isna().tolist()"
+    assert notebook.run(dtypes) == (True, True, [False, True])
+
+
+@pytest.mark.parametrize("storage", ["python", "pyarrow"])
+@pytest.mark.parametrize("missing", ["np.nan", "pd.NA"])
+def test_texts_come_back_as_they_were_stored(notebook: Notebook, storage: str, missing: str) -> None:
+    notebook.run(f"d = pd.StringDtype({storage!r}, {missing})\nt = pd.Series(['ab', None], dtype=d)")
+    assert notebook.run(f"(t.dtype == d, d.storage, d.na_value is {missing}, t[0])") == (True, storage, True, "ab")
+
+
 def test_a_record_does_not_take_a_large_array_along(notebook: Notebook) -> None:
     notebook.run(
         "all = np.zeros(100_000, dtype=[('i', 'i8'), ('f', 'f8')])\nall[0] = (7, 0.5)\nrow, of = all[0], pd.DataFrame({'x': range(200_000)}).to_records()[3]\ndel all"
