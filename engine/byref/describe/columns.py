@@ -90,7 +90,7 @@ _KINDS: Final[dict[type, int]] = {
 class Inference:
     """One reading of a value into nodes. If keys were `folded` on the way, the nodes are not exact."""
 
-    __slots__ = ("_known", "deepest", "fold", "folded", "is_cut", "plain")
+    __slots__ = ("_known", "deepest", "fold", "folded", "is_cut", "is_partial", "plain")
 
     def __init__(self, *, fold: bool, plain: bool, deepest: int = MAX_DEPTH) -> None:
         self.fold = fold
@@ -101,6 +101,8 @@ class Inference:
         self.plain = plain
         """Whether a JSON decoder is known to have made the value. If so, its numbers need not be finite."""
         self.folded = False
+        self.is_partial = False
+        """Whether `Rows` or `Entries` stood for a part of what was read."""
         self._known: dict[object, Node] = {}
         """Equal places of all values that the compiled form reads: they share one node."""
 
@@ -205,6 +207,7 @@ class Inference:
                 self._add(node, chunk, depth)
 
     def _add_rows(self, node: Node, several: Iterable[Rows]) -> None:
+        self.is_partial = True
         for rows in several:
             known = rows.unfolded if rows.folded and not self.fold else rows.node
             if known is None:
@@ -214,6 +217,7 @@ class Inference:
             node.items = own(merge([node.items or Node(), known]))
 
     def _add_entries(self, node: Node, entries: Entries, depth: int) -> None:
+        self.is_partial = True
         if not self.fold:
             self._add_objects(node, [cast("dict[str, Any]", entries.whole())], depth)
             return

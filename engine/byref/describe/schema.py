@@ -23,14 +23,16 @@ SCHEMA_URI: Final = "http://json-schema.org/schema#"
 class Schema:
     """The schema of a value. It keeps the value, because `full` has to read it again if maps were folded."""
 
-    __slots__ = ("_grids", "_node", "_value", "cut_at", "folded")
+    __slots__ = ("_grids", "_node", "_value", "cut_at", "folded", "is_partial")
 
-    def __init__(self, node: Node, value: object, *, folded: bool, is_cut: bool = False) -> None:
+    def __init__(self, node: Node, value: object, *, folded: bool, is_cut: bool, is_partial: bool) -> None:
         self._node = node
         self._value = value
         self._grids: Mapping[int, Grid] | None = None
         self.folded = folded
         """Whether maps were folded. If so, `full` reads the value again, and its result may be larger than the value."""
+        self.is_partial = is_partial
+        """Whether only some elements of an array or map in the value are in memory."""
         self.cut_at = cut_at(node) if is_cut else None
         """The path to the first place that nests too deeply to be described; None if every place was read."""
 
@@ -147,4 +149,4 @@ def infer(value: object, *, plain: bool = False) -> Schema:
     """
     inference = Inference(fold=True, plain=plain)
     node = inference.read(value)
-    return Schema(node, value, folded=inference.folded, is_cut=inference.is_cut)
+    return Schema(node, value, folded=inference.folded, is_cut=inference.is_cut, is_partial=inference.is_partial)

@@ -32,8 +32,6 @@ _KEY_CHARS: Final = 256
 """A table behind a longer key is not told of."""
 _LEAST_KEYS: Final = 2
 """An object with fewer members that are no scalars is a record."""
-_ROWS_WITHIN: Final = 3
-"""Most objects that `Rows` are nested in (`jsonscan.memory`, `jsonscan.document`)."""
 _MANY_VALUES: Final = 2_000
 """Values of a map that are looked at one by one. Where a map has more, its text was parsed: outside of long arrays, text that is
 matched is short."""
@@ -85,13 +83,21 @@ class Table:
 
 
 def tables(
-    value: object, node: Node, most: int = MAX_TABLES, *, grids: Mapping[int, Grid] | None = None
+    value: object,
+    node: Node,
+    most: int = MAX_TABLES,
+    *,
+    grids: Mapping[int, Grid] | None = None,
+    is_partial: bool = True,
 ) -> list[Table]:
     """Return the tables inside a value that matter most, at most `most`, the first of them first.
 
-    `node` is what the schema of the value knows (`Schema.node`), `grids` are its rows without keys (`Schema.grids`). In the value `Rows` may stand for long arrays.
+    `node` is what the schema of the value knows (`Schema.node`), `grids` are its rows without keys (`Schema.grids`). A value that is
+    partial (`Schema.is_partial`) is looked into for what its node does not tell.
     """
-    found: list[tuple[Table, _Place | None]] = [one for one in _found(value, node) if one[0].rows >= LEAST_ROWS]
+    found: list[tuple[Table, _Place | None]] = [
+        one for one in _found(value, node, is_partial) if one[0].rows >= LEAST_ROWS
+    ]
     found += ((_of_grid(grid), None) for grid in (grids or {}).values() if grid.names)
     found.sort(key=_rank)  # stable: of equals the one that comes first
     told: list[tuple[Table, _Place | None]] = []
@@ -168,10 +174,10 @@ class _Place(NamedTuple):
         return None if None in more else table.node.objects + sum(count for count in more if count is not None)
 
 
-def _found(value: object, node: Node) -> Iterator[tuple[Table, _Place]]:
+def _found(value: object, node: Node, is_partial: bool) -> Iterator[tuple[Table, _Place]]:
     """Yield each table, with the place of the array or map that it is."""
     # The node tells all but what `Rows` left out.
-    waiting = deque([_Place(node, (), [value] if _may_have_rows(value) else None)])
+    waiting = deque([_Place(node, (), [value] if is_partial else None)])
     places = 0
     while waiting and places < _MAX_PLACES:
         places += 1
@@ -193,16 +199,6 @@ def _found(value: object, node: Node) -> Iterator[tuple[Table, _Place]]:
             waiting.extend(_members(place, below))
             if below is not None and below.kinds == OBJECT and _is_pure(node) and _is_record(below):
                 yield Table((*path, KEY), place.estimated(below), below), place
-
-
-def _may_have_rows(value: object) -> bool:
-    """Tell whether `Rows` may be in a value."""
-    level = [value]
-    for _ in range(_ROWS_WITHIN + 1):
-        if Rows in set(map(type, level)) or len(level) > MANY_ITEMS:
-            return True
-        level = [member for one in level if type(one) is dict for member in one.values()]
-    return False
 
 
 def _is_pure(node: Node) -> bool:

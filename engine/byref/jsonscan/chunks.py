@@ -21,6 +21,8 @@ CHUNK: Final = 1 << 19
 """Characters or bytes that are encoded or searched at once."""
 COPIED: Final = 1 << 24
 """Characters or bytes that are copied at once: copying is faster than encoding."""
+_MOSTLY_ASCII: Final = 1 << 14
+"""Characters of other text than ASCII that are encoded at once. Most such pieces are ASCII after all, which is only copied."""
 ITEMS: Final = 1 << 13
 """Most members that are encoded or freed at once."""
 _SEARCHED: Final = 1 << 16
@@ -61,11 +63,14 @@ def joined(parts: Iterable[str]) -> str:
 
 def encode(text: str) -> bytes:
     """Return text in UTF-8; raise UnicodeEncodeError for a lone surrogate."""
-    if len(text) <= (COPIED if text.isascii() else BIG):
+    if len(text) <= (COPIED if text.isascii() else _MOSTLY_ASCII):
         return text.encode()
-    made = io.BytesIO()  # grows in place, where joining would hold all parts beside the whole
-    for piece in pieces(text):
-        made.write(piece.encode())
+    made, size = (
+        io.BytesIO(),
+        CHUNK if text.isascii() else _MOSTLY_ASCII,
+    )  # it grows in place: joining would hold all parts beside the whole
+    for at in range(0, len(text), size):
+        made.write(text[at : at + size].encode())
     return made.getvalue()
 
 

@@ -214,7 +214,8 @@ class OutlineVariablesBuilder(_OutlineBuilder):
     def __init__(self, brief: Brief) -> None:
         super().__init__(brief)
         tool, policy = brief.prepared.tool, brief.policy
-        found = tables(self._value, self._schema.node, grids=self._schema.grids)
+        schema = self._schema
+        found = tables(self._value, schema.node, grids=schema.grids, is_partial=schema.is_partial)
         self._is_whole_first = bool(found) and len(found[0].path) == 1
         """Whether the whole is a table, and the one that matters most."""
         self.parts = variables.parts_with_tables(
