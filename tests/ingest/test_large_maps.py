@@ -12,7 +12,8 @@ import pytest
 
 from byref import Engine, Policy
 from byref.describe.rows import Entries
-from byref.jsonscan import describe_text, groups
+from byref.describe.truncate import incomplete_json
+from byref.jsonscan import LazyJSON, describe_text, groups
 
 POLICIES = {
     "outline": Policy(max_result_tokens=600),
@@ -77,3 +78,15 @@ def test_what_is_said_of_some_values_is_said_to_be(engine: Engine) -> None:
     assert envelope is not None
     facts = envelope["values"]
     assert facts and all("sample" in path or "sample" in str(fact) for path, fact in facts.items()), facts
+
+
+@pytest.mark.parametrize("budget", [20, 60, 600])
+def test_a_large_map_that_a_run_gives_is_cut_like_one_that_is_parsed(engine: Engine, budget: int) -> None:
+    outline = LazyJSON(json.dumps(BY_ID).encode()).outline
+    assert type(outline) is Entries
+    cut = [
+        incomplete_json(one, "n", budget=budget, measure=lambda text: len(text) // 3, size=10**6)
+        for one in (outline, BY_ID)
+    ]
+    assert cut[0] == cut[1]
+    assert "INCOMPLETE: n" in str(json.loads(cut[0]))

@@ -9,6 +9,7 @@ from typing import Final
 from byref.describe.cuts import attribute, cut, shown
 from byref.describe.jsontext import compact, noted
 from byref.describe.room import Sizes
+from byref.describe.rows import MAPS
 from byref.describe.search import most_within
 
 _PIECE: Final = 1 << 19
@@ -113,7 +114,7 @@ def truncate_json(value: object, *, budget: int, measure: Callable[[str], int], 
 
 def incomplete_json(value: object, what: str, *, budget: int, measure: Callable[[str], int], size: int) -> str:
     """Return an array or object as `truncate_json` cuts it, with a note inside that says `what` is missing."""
-    bare = noted("{}" if isinstance(value, dict) else "[]", f"INCOMPLETE: {what}")
+    bare = noted("{}" if type(value) in MAPS else "[]", f"INCOMPLETE: {what}")
     room = budget - measure(bare)
     text = noted(truncate_json(value, budget=max(room, 1), measure=measure, size=size).text, f"INCOMPLETE: {what}")
     return text if measure(text) <= budget else bare
