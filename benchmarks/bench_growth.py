@@ -25,6 +25,7 @@ from benchmarks import databases
 from benchmarks.results import Figure, interleaved, median, ratio
 from byref.accounting import ledger
 from byref.db import sums
+from byref.db.column_types import UtcDateTime
 from byref.db.tables import (
     ArtifactRow,
     BlobRow,
@@ -32,7 +33,6 @@ from byref.db.tables import (
     LedgerRow,
     NameRow,
     SessionRow,
-    UtcDateTime,
     VariableRow,
 )
 from byref.policy import DEFAULT_TOOLS

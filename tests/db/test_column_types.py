@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sqlalchemy import Column, Connection, Integer, LargeBinary, MetaData, Table, insert, select
 from sqlalchemy.exc import StatementError
 
+from byref.db.column_types import EscapedText, UtcDateTime
 from byref.db.database import Database
-from byref.db.tables import EscapedText, UtcDateTime
 
 PROBE = Table(
     "probe",

@@ -21,11 +21,11 @@ from sqlalchemy.orm import aliased
 from byref.accounting.calibration import Standing
 from byref.content import text_of
 from byref.db import sums
+from byref.db.column_types import EscapedText
 from byref.db.tables import (
     ENDS_TURN,
     EXPIRED_CALL,
     EXPIRED_CALL_CHARS,
-    EscapedText,
     LedgerRow,
     SessionRow,
 )

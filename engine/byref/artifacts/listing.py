@@ -10,7 +10,8 @@ from sqlalchemy import Connection, Text, bindparam, exists, func, or_, select, t
 
 from byref.artifacts.counted import MOST_COUNTED, Counted
 from byref.artifacts.store import ID, batched, is_live
-from byref.db.tables import CAME, WAS_MADE, ArtifactRow, EscapedText, VariableRow
+from byref.db.column_types import EscapedText
+from byref.db.tables import CAME, WAS_MADE, ArtifactRow, VariableRow
 
 MOST_BY_AGE = 200
 """Up to this many artifacts with a prefix are sorted by age; more are listed in the order of an index."""

@@ -33,8 +33,9 @@ from sqlalchemy import (
 from byref.artifacts.blobs import Published
 from byref.artifacts.notes import first_note
 from byref.content import to_block
+from byref.db.column_types import EscapedText
 from byref.db.payloads import Source, StoredPayload
-from byref.db.tables import CAME, IS_FILE, WAS_MADE, ArtifactRow, BlobRow, EscapedText
+from byref.db.tables import CAME, IS_FILE, WAS_MADE, ArtifactRow, BlobRow
 from byref.errors import ArtifactMissing
 from byref_sandbox import jsontext, tabletext
 

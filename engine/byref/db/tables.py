@@ -1,6 +1,6 @@
 """The tables. Keys, checks and foreign keys rule out wrong states, so that the code need not.
 
-Text written by a model or a tool is stored as escaped UTF-8 (see `EscapedText`), so that NUL and lone surrogates, which
+Text written by a model or a tool is stored as escaped UTF-8 (`EscapedText`), so that NUL and lone surrogates, which
 PostgreSQL refuses, survive. Host ids are at most `ID_BYTES` long, so that they fit an index; call ids, which may be longer,
 are found by their digest.
 """
@@ -13,8 +13,6 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
-    DateTime,
-    Dialect,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
@@ -30,8 +28,8 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-from sqlalchemy.types import TypeDecorator
 
+from byref.db.column_types import SORTED_ID, SORTED_TEXT, SURROGATE_KEY, EscapedText, UtcDateTime
 from byref.policy.routes import Route
 from byref.stores.protocol import NAME_CHARS
 
@@ -55,9 +53,6 @@ NAMING = {
 NEVER_REUSED = {"sqlite_autoincrement": True}
 """Keeps SQLite from reusing the ids of deleted rows, so that an outdated id finds nothing. PostgreSQL never reuses them."""
 
-SURROGATE_KEY = BigInteger().with_variant(Integer, "sqlite")
-
-
 EXPIRED_CALL = "call_digest IS NULL AND length(call_id) <= 600"
 """Condition of the index of steps whose data expired, by their stored call id; a longer one does not fit a PostgreSQL index."""
 EXPIRED_CALL_CHARS = 600
@@ -69,63 +64,6 @@ IS_VALUE = "origin = 'run' AND name IS NULL AND NOT kept"
 CAME = "origin = 'output'"
 WAS_MADE = "origin <> 'output'"
 """Conditions of partial indexes. A query must contain the same text, without parameters, for the database to use the index."""
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """An aware point in time, stored and returned in UTC on every database."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Convert to UTC, because SQLite stores no time zone; ValueError for a naive time."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"an aware datetime was expected, not {value!r}")
-        return value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Add the time zone if the database stores none."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-class EscapedText(TypeDecorator[str]):
-    r"""Any Python string: backslash, NUL and lone surrogates are escaped as `\\`, `\0` and `\udXXX`."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Escape the characters that a database refuses."""
-        if value is None:
-            return None
-        value = value.replace("\\", "\\\\").replace("\0", "\\0")
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return "".join(f"\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" else c for c in value)
-        return value
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        """Undo the escapes."""
-        if value is None or "\\" not in value:
-            return value
-        parts, position = [], 0
-        while (found := value.find("\\", position)) >= 0:
-            parts.append(value[position:found])
-            mark = value[found + 1]
-            parts.append({"\\": "\\", "0": "\0"}.get(mark) or chr(int(value[found + 2 : found + 6], 16)))
-            position = found + (6 if mark == "u" else 2)
-        parts.append(value[position:])
-        return "".join(parts)
-
-
-SORTED_TEXT = EscapedText().with_variant(EscapedText(collation="C"), "postgresql")
-SORTED_ID = String(64).with_variant(String(64, collation="C"), "postgresql")
-"""Text sorted by code point on every database, whatever its locale, so that a prefix is one range of an index."""
 
 
 class Base(DeclarativeBase):

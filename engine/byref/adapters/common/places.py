@@ -14,8 +14,9 @@ from byref.artifacts import blobs
 from byref.artifacts.store import batched, by_names
 from byref.content.output import OCTETS
 from byref.conversation import lifecycle
+from byref.db.column_types import EscapedText
 from byref.db.database import retried
-from byref.db.tables import ArtifactRow, EscapedText
+from byref.db.tables import ArtifactRow
 from byref.engine import Engine
 from byref.errors import ArtifactMissing
 from byref.policy import Policy
