@@ -14,6 +14,7 @@ from byref import Session
 from byref.references.projection import MAX_STEPS, Unfit, cut_out, projected
 from byref_sandbox import jsontext
 from byref_sandbox.code import plainjq
+from byref_sandbox.code.picks import NotPlain, Pick
 
 KEYS = ("a", "b", "0", "é", "x y")
 PICKS = (".", ".\"é\"", ".a.\"é\"", ".a", ".a.b", ".[]", ".[].a", "map(.a)", ".a | map(.b)", ".a[0].b", ".a[1:]", ".a[1:] | map(.b)", "map({a, z: .b})",
@@ -34,11 +35,11 @@ def value(random_: random.Random, depth: int = 0) -> Any:
     return {key: value(random_, depth + 1) for key in random_.sample(KEYS, random_.randrange(1, 5))}
 
 
-def outcome(pick: plainjq.Pick, found: Any) -> Any:
+def outcome(pick: Pick, found: Any) -> Any:
     try:
         return list(pick.run(found))
-    except plainjq.NotPlain:
-        return plainjq.NotPlain
+    except NotPlain:
+        return NotPlain
 
 
 def test_a_pick_finds_in_a_projection_what_it_finds_in_all() -> None:
@@ -53,7 +54,7 @@ def test_a_pick_finds_in_a_projection_what_it_finds_in_all() -> None:
             continue
         expected = outcome(pick, whole)
         assert outcome(pick, part) == expected
-        fitting += expected is not plainjq.NotPlain
+        fitting += expected is not NotPlain
     assert fitting > 500
 
 

@@ -25,6 +25,7 @@ from byref.policy import ToolPolicy
 from byref.policy.checks import MissingMapper, collected
 from byref_sandbox import Data, Failure, Limits, jsontext
 from byref_sandbox.code import plainjq
+from byref_sandbox.code.picks import EXACT_BELOW, NotPlain
 from byref_sandbox.values import data, weight
 
 MAX_BYTES = 64 << 20
@@ -88,7 +89,7 @@ def _by_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> objec
         raise MapperFailed("mapper: a jq program needs JSON, and the output is plaintext")
     try:
         outputs = list(plainjq.compiled(program)(value))
-    except plainjq.NotPlain:
+    except NotPlain:
         outputs = _run_jq(scope, tool, program, value)
     return outputs[0] if len(outputs) == 1 else outputs
 
@@ -258,7 +259,7 @@ def _big_numbers(value: object, *kinds: type) -> set[int | float]:
             left.extend(item.values())
         elif isinstance(item, list | tuple):
             left.extend(item)
-        elif isinstance(item, int | float) and isinstance(item, kinds) and not -plainjq.EXACT < item < plainjq.EXACT:
+        elif isinstance(item, int | float) and isinstance(item, kinds) and not -EXACT_BELOW < item < EXACT_BELOW:
             found.add(item)
     return found
 

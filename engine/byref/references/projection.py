@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from byref_sandbox import jsontext
-from byref_sandbox.code.plainjq import Need
+from byref_sandbox.code.picks import Need
 from byref_sandbox.values.gathering import Step
 
 MAX_STEPS = 8

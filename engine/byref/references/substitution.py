@@ -25,6 +25,7 @@ from byref.references.projection import Unfit, cut_out, projected
 from byref.references.targets import NotThere, Target, jq_fault, lookup, queried_in, readings, unknown, walk
 from byref_sandbox import jsontext
 from byref_sandbox.code import plainjq
+from byref_sandbox.code.picks import Filter, NotPlain, Pick
 
 MAX_DEPTH = 100
 MAX_REFERENCES = 1_000
@@ -299,13 +300,13 @@ class Substituter:
         if place not in self._answers:
             try:
                 pick = plainjq.parsed(program)
-            except plainjq.NotPlain:
+            except NotPlain:
                 pick = None
             answer = None if pick is None else self._projected(artifact, keys, pick)
             self._answers[place] = answer or self._answered(target, path, program, pick, named)
         return self._answers[place]
 
-    def _projected(self, artifact: Artifact, keys: Path, pick: plainjq.Pick) -> tuple[Any, int] | None:
+    def _projected(self, artifact: Artifact, keys: Path, pick: Pick) -> tuple[Any, int] | None:
         """Run a plain pick on only the part of the data that it needs; return None if all of the data has to be decoded."""
         need = pick.needs(None)
         if need is None and not keys:
@@ -313,11 +314,11 @@ class Substituter:
         try:
             value = self._decoded(artifact, lambda text: projected(text, need, keys))
             return self._pick(pick.run, walk(value, keys, artifact.id), artifact)
-        except (Unfit, NotThere, plainjq.NotPlain):
+        except (Unfit, NotThere, NotPlain):
             return None
 
     def _answered(
-        self, target: Target, path: tuple[str, ...], program: str, pick: plainjq.Pick | None, named: str
+        self, target: Target, path: tuple[str, ...], program: str, pick: Pick | None, named: str
     ) -> tuple[Any, int]:
         value = walk(walk(self._queried(target.artifact), target.path, named), path, named)
         if self._jq_seconds <= 0:
@@ -326,14 +327,14 @@ class Substituter:
         start = time.monotonic()
         try:
             if pick is not None:
-                with suppress(plainjq.NotPlain):
+                with suppress(NotPlain):
                     return self._pick(pick.run, value, target.artifact)
             return self._run_jq(target, path, program, named)
         finally:
             # All programs of one call share the time of one run: their number must not multiply it.
             self._jq_seconds -= time.monotonic() - start
 
-    def _pick(self, pick: plainjq.Filter, value: Any, artifact: Artifact) -> tuple[Any, int]:
+    def _pick(self, pick: Filter, value: Any, artifact: Artifact) -> tuple[Any, int]:
         """Return the outputs of a plain pick and their size.
 
         Each output may be as large as the data, so the sum is checked after each one.

@@ -26,6 +26,7 @@ from byref.tools import viewing
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded, most_characters
 from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext
 from byref_sandbox.code import plainjq
+from byref_sandbox.code.picks import Filter, NotPlain
 
 GREP_SECONDS = 5.0
 JQ_OUTPUTS = 10_000
@@ -157,7 +158,7 @@ def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits
     """Return the outputs of a plain program, exact, and bounded like jq's; None if jq has to answer."""
     try:
         pick = plainjq.compiled(arguments.expression)
-    except plainjq.NotPlain:
+    except NotPlain:
         return None
     artifact = target.artifact
     if artifact.payload.size <= DECODED_HERE_BYTES:
@@ -179,7 +180,7 @@ def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits
         )
 
 
-def _picked_here(pick: plainjq.Filter, value: object) -> JqOutcome | None:
+def _picked_here(pick: Filter, value: object) -> JqOutcome | None:
     outputs: list[bytes] = []
     not_finite = False
     room, truncated, began = JQ_BYTES, False, time.perf_counter()
@@ -192,7 +193,7 @@ def _picked_here(pick: plainjq.Filter, value: object) -> JqOutcome | None:
                 break
             outputs.append(encoded)
             not_finite = not_finite or (b"null" in encoded and plainjq.has_not_finite(output))
-    except plainjq.NotPlain:
+    except NotPlain:
         return None
     usage = Usage(wall_ms=(time.perf_counter() - began) * 1000)
     return JqOutcome(tuple(outputs), truncated, usage=usage, not_finite=not_finite)

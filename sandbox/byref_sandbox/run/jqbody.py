@@ -16,6 +16,7 @@ import re2
 
 from byref_sandbox import wire
 from byref_sandbox.code import plainjq
+from byref_sandbox.code.picks import NotPlain
 from byref_sandbox.outcome import Failure
 from byref_sandbox.run.worker import Body, Captured, error_frame, failure_of, lessen_depth
 from byref_sandbox.values import data, values
@@ -81,7 +82,7 @@ def pick_body(request: wire.Request, value: object) -> Body:
         try:
             outputs = plainjq.compiled(request.source)(value)
             return _frames_of(((output, plainjq.has_not_finite) for output in outputs), [], request)
-        except plainjq.NotPlain:
+        except NotPlain:
             return [error_frame(Failure(plainjq.NOT_PLAIN, "the program, or what it meets, is for jq"))]
         except BaseException as error:  # noqa: BLE001
             return [error_frame(failure_of(error, request.terms))]

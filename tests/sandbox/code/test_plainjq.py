@@ -15,7 +15,8 @@ from plain_programs import document, random_program
 
 from byref.references.projection import Unfit, projected
 from byref_sandbox import Sandbox, jsontext
-from byref_sandbox.code.plainjq import MAX_PROGRAM_CHARS, NotPlain, compiled, has_rounded, parsed
+from byref_sandbox.code.picks import NotPlain
+from byref_sandbox.code.plainjq import MAX_PROGRAM_CHARS, compiled, has_rounded, parsed
 
 DATA: dict[str, Any] = {
     "rows": [{"id": i, "tags": ["a", "b"][: i % 3], "in": {"b c": i * 2}} for i in range(7)],
