@@ -6,6 +6,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Iterator
+from itertools import zip_longest
 from random import Random
 from typing import Any
 
@@ -36,9 +37,35 @@ def taught(value: Any, *, is_element: bool = True) -> Any:
     if type(value) is not list:
         return type(value).__name__
     items = [taught(item, is_element=False) for item in value]
-    kinds = frozenset(item for item in items if type(item) is str)
-    below = Counter(item for item in items if type(item) is not str)
-    return kinds, frozenset(below.items()), len(value) if is_element else None
+    flat = [item for item in items if type(item) is str or (type(item) is Kinds and len(item) < LEVELS)]
+    if len(flat) == len(items) and not is_element:
+        return Kinds([frozenset(map(kind_of, flat)), *below(flat)])
+    others = Counter(item for item in items if not (type(item) is str or (type(item) is Kinds and len(item) < LEVELS)))
+    return (
+        frozenset(map(kind_of, flat)),
+        tuple(below(flat)),
+        frozenset(others.items()),
+        len(value) if is_element else None,
+    )
+
+
+LEVELS = 9
+
+
+class Kinds(tuple[frozenset[str], ...]):
+    """The kinds of the items of an array without objects, level by level: how many there are teaches nothing."""
+
+    __slots__ = ()
+
+
+def kind_of(item: Any) -> str:
+    return item if type(item) is str else "array"
+
+
+def below(items: list[Any]) -> list[frozenset[str]]:
+    """What is known of the items of these arrays, of all together."""
+    arrays = [item for item in items if type(item) is Kinds]
+    return [frozenset().union(*level) for level in zip_longest(*arrays, fillvalue=frozenset())]
 
 
 def check(elements: list[Any], text: bytes, at: int = 1) -> None:
@@ -68,6 +95,15 @@ def test_groups_are_of_what_teaches_the_same(kinds: list[Any], random: Random, i
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(groups, "_PIECE", piece)
         check(elements, b" " + text, peek.after_blanks(b" " + text, 2))
+
+
+def test_arrays_without_objects_are_of_one_group_however_long_they_are() -> None:
+    elements = [{"at": [[[i, i / 7]] * (i % 5), [], [[None]] * (i % 3)]} for i in range(300)]
+    found = groups.read(json.dumps(elements).encode(), 1, MOST)
+    assert len(found.examples) <= 8, "what is empty or null teaches something"
+    assert groups.read(json.dumps([{"at": [[[1.5, 2.5]] * i]} for i in range(1, 99)]).encode(), 1, MOST).count == 98
+    [rows, longer] = groups.read(json.dumps([[[1], [2]], [[3], [4]], [[5]] * 3]).encode(), 1, MOST).examples
+    assert (len(rows), len(longer)) == (2, 3), "of elements themselves, the length is told"
 
 
 def shuffled(value: Any, random: Random) -> Any:

@@ -271,6 +271,13 @@ def test_described_exactly(value: Any, layout: Callable[[Any], bytes]) -> None:
     )
 
 
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
 TEXT = written(records())
 LINES = lines(records())
 ID = b'"id": 37,'
@@ -291,6 +298,13 @@ LONG = b"[%s]" % b",".join(b'{"id": %d, "x": 1}' % i for i in range(200))
         written([{"id": i, "\ud83d\ude00": 1} for i in range(100)] + [{"id": i, "\U0001f600": 1} for i in range(100)]),
         written({"a": {"b": {"c": {"d": records()}}}}),
         written([records(), records()]),
+        written([[[i, i / 7]] * (i % 4) for i in range(120)]),
+        written([[[i, [[None, "x"]] * (i % 2)]] * (i % 4) for i in range(120)]),
+        written([[[i, {"x": i}]] * (i % 4) for i in range(120)]),
+        written([[[i, i / 7]] * (i % 4) for i in range(120)] + [None]),
+        written([{"id": i, "at": [[[i, 0.5]] * (i % 7)] * (i % 3)} for i in range(120)]),
+        written([{"id": i, "at": [1, [nested(i % 3), [1, None]][i % 2 :]]} for i in range(120)]),
+        written({"type": "x", "arcs": [[[i, i / 7]] * (i % 4 + 1) for i in range(120)], "rows": records()}),
         written({str(i): records(3) for i in range(20)}),
         TEXT.replace(ID, b'"id": %s,' % (b"9" * 24)),
         TEXT.replace(ID, b'"id": %s,' % (b"9" * 25)),
@@ -469,7 +483,8 @@ OBJECTS = st.dictionaries(KEYS, MEMBERS, min_size=1, max_size=4)
 @st.composite
 def arrays(draw: st.DrawFn) -> list[Any]:
     """Elements of few kinds, of which some are unlike the others."""
-    elements = draw(st.sampled_from([OBJECTS, OBJECTS, OBJECTS, st.lists(SCALARS, max_size=4), NUMBERS]))
+    lists = st.lists(SCALARS, max_size=4)
+    elements = draw(st.sampled_from([OBJECTS, OBJECTS, OBJECTS, lists, st.lists(lists, max_size=3), NUMBERS]))
     kinds = draw(st.lists(elements, min_size=1, max_size=3))
     found = (kinds * 400)[: draw(st.integers(20, 60))]
     for _ in range(draw(st.integers(0, 4))):
@@ -524,13 +539,6 @@ def test_whatever_is_described_is_described_exactly(text: bytes, places: list[fl
 @given(texts(), PLACES)
 def test_whatever_is_described_is_described_exactly_at_length(text: bytes, places: list[float]) -> None:
     check_all(text, places)
-
-
-def nested(levels: int) -> Any:
-    value: Any = 1
-    for _ in range(levels):
-        value = {"a": value}
-    return value
 
 
 @pytest.mark.parametrize("levels", [8, 60, 260, 900])

@@ -82,7 +82,8 @@ static PyObject *structure(PyObject *Py_UNUSED(module), PyObject *arguments) {
 
 #define LEVELS 100 /* of an element, the most; a number has fewer than DIGITS digits in a row: Python reads what has more */
 #define DIGITS 300
-enum { NUL = 1, BOOLEAN = 2, INTEGER = 4, NUMBER = 8, STRING = 16 };
+enum { NUL = 1, BOOLEAN = 2, INTEGER = 4, NUMBER = 8, STRING = 16, ARRAY = 32, BITS = 6 };
+#define HASHED (UINT64_C(1) << 63)
 
 /* `secret` makes nobody able to write two elements that differ and are taken for one. `members` counts those of all objects. */
 typedef struct { const unsigned char *at, *end; uint64_t secret; Py_ssize_t members; } Text;
@@ -138,7 +139,9 @@ static uint64_t hashed(const unsigned char *at, const unsigned char *end, uint64
     return mixed(hash, last);
 }
 
-/* A number for what reading a value would teach, whatever order its keys have; 0 if it is no JSON, or Python has to read it. */
+/* A number for what reading a value would teach, whatever order its keys have; 0 if it is no JSON, or Python has to read it. Of a scalar
+   it is its kind. Of an array without objects, ten levels deep at most, it is ARRAY and behind that all kinds of its items, so that it does
+   not matter how many there are. Of other values it is a hash. */
 static uint64_t form(Text *t, int levels) {
     unsigned char open = t->at < t->end ? *t->at : 0, close = open == '{' ? '}' : ']';
     if (open == '"') return (uint64_t)string(t);
@@ -147,7 +150,7 @@ static uint64_t form(Text *t, int levels) {
     if (open == 'n') return (uint64_t)word(t, "null", NUL);
     if (open != '{' && open != '[') return (uint64_t)number(t);
     if (!levels) return 0;
-    uint64_t sum = 0, kinds = 0, hash = 0, length = 0;
+    uint64_t sum = 0, kinds = 0, hash = 0, length = 0, is_hashed = open == '{' || levels == LEVELS;
     t->at++, skip(t);
     for (int is_first = 1; !comes(t, "]}") || !is_first; is_first = 0, length++) {
         if (open == '{') {
@@ -160,13 +163,15 @@ static uint64_t form(Text *t, int levels) {
         }
         uint64_t below = form(t, levels - 1);
         if (!below) return 0;
-        if (open == '[' && below <= STRING) kinds |= below; else sum += mixed(hash, below); /* a sum has no order */
+        if (open == '[' && below < HASHED) kinds |= below; else sum += mixed(hash, below), is_hashed = 1; /* a sum has no order */
         skip(t);
         if (!comes(t, ",")) break;
         t->at++, skip(t);
     }
-    sum ^= kinds ^ (levels == LEVELS ? length << 8 : 0); /* of a row the length tells something, too */
-    return word(t, open == '{' ? "}" : "]", 1) ? mixed(sum, t->secret ^ close) | 128 : 0;
+    if (!word(t, open == '{' ? "}" : "]", 1)) return 0;
+    if (!is_hashed && kinds < HASHED >> BITS) return ARRAY | kinds << BITS;
+    sum += mixed(kinds ^ t->secret, levels == LEVELS ? length + 1 : 0); /* of a row the length tells something, too */
+    return mixed(sum, t->secret ^ close) | HASHED;
 }
 
 /* Count elements of one form, the latest of which is in the text between two places; an example is kept of a new form. */
@@ -204,8 +209,7 @@ static PyObject *forms(PyObject *Py_UNUSED(module), PyObject *arguments) {
         Py_ssize_t before = t.members;
         t.at = (const unsigned char *)text + at, t.end = t.at + (size - at < most ? size - at : most);
         uint64_t now = at < size && (!is_map || key(&t, keys)) ? (at = (const char *)t.at - text, form(&t, LEVELS)) : 0;
-        if (PyErr_Occurred()) return NULL;
-        if (!now) Py_RETURN_NONE;
+        if (!now) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
         if (now != last && more && count(counts, examples, last, more, start, end, members)) return NULL;
         if (now != last) last = now, more = 0, start = at, members = t.members - before, end = (const char *)t.at - text;
         if (first < 0) first = (const char *)t.at - text;

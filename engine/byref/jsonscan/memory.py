@@ -243,13 +243,13 @@ class _Reading:
 
 
 def _are_readable(node: Node) -> bool:
-    """Tell whether elements are such as the envelopes describe without having all: objects, rows of scalars, or scalars."""
-    items = node.items
-    return (
-        not node.kinds & CONTAINER
-        or node.kinds == OBJECT
-        or (node.kinds == ARRAY and items is not None and not items.kinds & CONTAINER)
-    )
+    """Tell whether elements are such as envelopes describe without having all: all objects, all arrays without objects, or scalars."""
+    if not node.kinds & CONTAINER or node.kinds == OBJECT:
+        return True
+    below: Node | None = node if node.kinds == ARRAY else None
+    while below is not None and below.kinds & CONTAINER == ARRAY:
+        below = below.items
+    return below is not None and not below.kinds & CONTAINER
 
 
 def _ids(text: bytes, found: groups.Groups) -> tuple[str, frozenset[Any]] | None:
