@@ -23,6 +23,8 @@ _PIECE: Final = 1 << 16
 """Bytes that are read at once; the last element may be longer."""
 _LONGEST: Final = 1 << 20
 """Most bytes of an element: it is read, and parsed as a sample, with the interpreter's lock held."""
+_LONGEST_OF_MAP: Final = 1 << 16
+"""Most bytes of a member of a map: of other objects, that is where most are given up."""
 _EACH: Final = 1 << 11
 _MEMBER: Final = 1 << 6
 """What a group costs, and each member of its example, beside the example's bytes: in bytes that a parser reads in the same time."""
@@ -61,13 +63,13 @@ def read(text: bytes, start: int, most: int, keys: list[bytes] | None = None) ->
     elements are alike, or it is no map.
     """
     assert compiled is not None
-    secret = secrets.randbits(64)
+    secret, longest = secrets.randbits(64), _LONGEST if keys is None else _LONGEST_OF_MAP
     counts: dict[int, int] = {}
     found: list[tuple[int, int, int]] = []
     places_: list[tuple[int, int]] = []
     at, cost, members, has_ended, known = start, 0, 0, 0, 0
     while not has_ended:
-        begin, piece = at, compiled.forms(text, at, at + _PIECE, _LONGEST, secret, counts, found, keys)
+        begin, piece = at, compiled.forms(text, at, at + _PIECE, longest, secret, counts, found, keys)
         if piece is None:
             raise peek.Unreadable("an element was expected")
         at, end, its, has_ended = piece
