@@ -28,7 +28,7 @@ from byref.describe.rows import Entries, Rows
 from byref.describe.schema import Schema, infer
 from byref.describe.shape import Elements
 from byref.describe.tables import MANY_ITEMS, id_names
-from byref.jsonscan import groups, inside, peek
+from byref.jsonscan import chunks, groups, inside, peek
 from byref.jsonscan.costs import LOST, Allowance
 from byref.jsonscan.matcher import Irregular, Matcher
 from byref.jsonscan.parsing import parse
@@ -133,8 +133,7 @@ class _Reading:
         except peek.Unreadable:
             return None
         self._left -= found.cost
-        names: Any = parse(b"[%s]" % b",".join(encoded))
-        keys = dict.fromkeys(names)
+        keys = _keys(encoded)
         cut = _cut(self._text, start, found.end, [place for place, _ in found.places], b"{%s}")
         if cut is None or len(keys) < found.count or not _are_readable(found.node) or not found.node.kinds & CONTAINER:
             return None
@@ -240,6 +239,16 @@ class _Reading:
         if not self._comes(mark):
             raise peek.Unreadable(f"{mark.decode()} was expected")
         self._skip()
+
+
+def _keys(encoded: list[bytes]) -> dict[str, None]:
+    """Return keys, of which there may be a million, from their JSON, which is freed."""
+    keys: dict[str, None] = {}
+    for at in range(0, len(encoded), chunks.ITEMS):
+        some: Any = jsontext.decode(b"[%s]" % b",".join(encoded[at : at + chunks.ITEMS]))
+        keys.update(dict.fromkeys(some))
+    encoded.clear()
+    return keys
 
 
 def _are_readable(node: Node) -> bool:
