@@ -96,6 +96,7 @@ class Totals:
     """The sums of a session's usage; None for a number that no request reported."""
 
     requests: int
+    """Usages that were recorded: the sum over several requests is one."""
     input_tokens: int | None
     output_tokens: int | None
     cache_read_tokens: int | None

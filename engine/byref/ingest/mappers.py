@@ -95,6 +95,29 @@ def _by_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> objec
 
 
 def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list[Any]:
+    outputs = _outputs(scope, tool, program, value)
+    # jq computes with 64-bit floats and writes infinity as the largest of them; results that would be silently wrong fail here.
+    floats = _big_numbers(value, float)
+    if any(abs(number) == sys.float_info.max for number in _big_numbers(outputs, float) - floats):
+        raise MapperFailed(
+            "mapper: it computes infinity, or numbers beyond 1.8e308, for which jq has 1.797e308; use a Python callable"
+        )
+    made = _big_numbers(outputs, int)
+    if _big_numbers(value, int):
+        made |= _big_numbers(outputs, float)  # jq writes integers from 10**17 on as floats
+    is_rounded = bool(made - _big_numbers(value, int, float))
+    if not is_rounded and any(map(_is_float, made - floats)):
+        # Is it an integer of the data, or one that was rounded to it? From integers that are no floats only rounding makes floats.
+        again = _outputs(scope, tool, program, _without_floats(value))
+        is_rounded = any(map(_is_float, _big_numbers(again, int, float) - floats))
+    if is_rounded:
+        raise MapperFailed(
+            "mapper: it computes integers beyond 2**53, which jq rounds; use a Python callable, or pass them on unchanged"
+        )
+    return outputs
+
+
+def _outputs(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list[Any]:
     if scope.sandbox is None:
         raise MapperFailed("mapper: jq is not available here, but for plain programs")
     most = _max_bytes(scope, tool)
@@ -124,18 +147,6 @@ def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list
     except jsontext.NotJSON as error:
         raise MapperFailed("mapper: what it gives is nested too deeply") from error
     assert isinstance(outputs, list)
-    # jq computes with 64-bit floats and writes infinity as the largest of them; results that would be silently wrong fail here.
-    if any(abs(number) == sys.float_info.max for number in _big_numbers(outputs, float) - _big_numbers(value, float)):
-        raise MapperFailed(
-            "mapper: it computes infinity, or numbers beyond 1.8e308, for which jq has 1.797e308; use a Python callable"
-        )
-    made = _big_numbers(outputs, int)
-    if _big_numbers(value, int):
-        made |= _big_numbers(outputs, float)  # jq writes integers from 10**17 on as floats
-    if made and made - _big_numbers(value, int, float):
-        raise MapperFailed(
-            "mapper: it computes integers beyond 2**53, which jq rounds; use a Python callable, or pass them on unchanged"
-        )
     return outputs
 
 
@@ -262,6 +273,24 @@ def _big_numbers(value: object, *kinds: type) -> set[int | float]:
         elif isinstance(item, int | float) and isinstance(item, kinds) and not -EXACT_BELOW < item < EXACT_BELOW:
             found.add(item)
     return found
+
+
+def _is_float(number: float) -> bool:
+    """Tell whether a number is one that a 64-bit float can hold."""
+    try:
+        return float(number) == number
+    except OverflowError:
+        return False
+
+
+def _without_floats(value: Any) -> Any:
+    """Return the value with the next integer in the place of each beyond 2**53 that a 64-bit float can hold: it can hold none of these."""
+    if isinstance(value, dict):
+        return {key: _without_floats(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_floats(item) for item in value]
+    is_big = type(value) is int and not -EXACT_BELOW < value < EXACT_BELOW
+    return value + (1 if value > 0 else -1) if is_big and _is_float(value) else value
 
 
 def _limits(scope: Scope, tool: ToolPolicy) -> Limits:
