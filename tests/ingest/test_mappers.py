@@ -82,7 +82,7 @@ def test_integers_that_jq_rounds_are_a_failure(scope: Scope, program: str) -> No
     assert "integers beyond 2**53, which jq rounds" in failed(scope, ToolPolicy(mapper=program), {"id": BIG})
 
 
-@pytest.mark.parametrize("id", [2**53, -(2**60), 10**22])
+@pytest.mark.parametrize("id", [2**53, 10**22])
 def test_an_integer_that_jq_rounds_to_one_of_the_data_is_a_failure(scope: Scope, id: int) -> None:
     value = {"id": id, "other": 1e300, "more": [2**60 + 1, 5]}
     for program in (".id + 1", "{id, next: (.id + 1)}", "[.more[0], .id * 1]"):
