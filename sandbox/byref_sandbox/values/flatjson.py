@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
+from byref_sandbox.values.column import Column
 from byref_sandbox.values.uniformjson import Template
 
 _BLOCK_BYTES: Final = 1 << 20
@@ -56,10 +57,12 @@ def table(
     options = pa.json.ParseOptions(
         explicit_schema=pa.schema(list(zip(fields, types, strict=True))), unexpected_field_behavior="error"
     )
-    made: list[Any] = []
-    template, misses = None, 0
+    made = {field: Column(type_) for field, type_ in zip(fields, types, strict=True)}
+    size = memoryview(text).nbytes
+    template, misses, is_first = None, 0, True
     for end, lines in _blocks(text, between.encode()):
-        if not made:
+        if is_first:
+            is_first = False
             template = Template.of(bytes(lines).strip().partition(b"\n")[0], fields, types)
         part = template.table(lines) if template is not None and misses < _FEW_MISSES else None
         misses = 0 if part is not None else misses + 1
@@ -69,9 +72,11 @@ def table(
                 part = pa.json.read_json(pa.BufferReader(lines), reading, options)
             except pa.ArrowInvalid:
                 return None
-        made.append(part)
+        for field, column in made.items():
+            for chunk in part.column(field).chunks:
+                column.add(chunk, end / size)
         done(end)
-    return pa.concat_tables(made)
+    return pa.table({field: made.pop(field).whole() for field in fields})
 
 
 def _blocks(text: bytes | msgspec.Raw, between: bytes) -> Iterator[tuple[int, _Bytes]]:

@@ -215,7 +215,9 @@ def of_arrow(table: Any, rules: Rules | None = None) -> pd.DataFrame | None:
     for name in names:
         column = columns.pop(0)
         size = column.nbytes
-        if size <= _COMBINED_BYTES:
+        if column.num_chunks == 1:
+            column = column.chunk(0)
+        elif size <= _COMBINED_BYTES:
             column = column.combine_chunks()
         made[name] = rules.of_arrow(column)
         if made[name] is None:
