@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-_MORE: Final = 1.02
+_MORE: Final = 1.1
 """So much more room is taken than the parts so far let expect."""
 _ROOM: Final = 4_096
 _MAX_OFFSET: Final = 2**31 - 1

@@ -83,8 +83,10 @@ def from_json(payload: bytes | mmap.mmap, path: Sequence[str | int], rules: Rule
         if not 0 < len(fields) <= _MAX_FIELDS or _is_sparse(inner, fields):
             return None
         if between and len(payload) >= _FLAT_BYTES:
+            forget = _forgetting(payload, inner)
+            forget(len(memoryview(inner)))  # the looks at it have brought in all
             # Without a name, so that each column goes when it has been converted.
-            frame = of_arrow(flatjson.table(inner, head, fields, between, _forgetting(payload, inner)), rules)
+            frame = of_arrow(flatjson.table(inner, head, fields, between, forget), rules)
             if frame is not None:
                 return frame
         return _decoded(inner, fields, rules)
