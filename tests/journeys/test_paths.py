@@ -277,7 +277,8 @@ def test_pipes_and_devices_that_end_are_read(place: Path, capsys: pytest.Capture
 
     assert read("process", "pipe", data=b"through a pipe\n") == (0, "through a pipe\n", "")
     long = b"line\n" * 100_000
-    assert read("process", "pipe", "--json", data=long)[0] == 0
+    code, _, error = read("process", "pipe", "--json", data=long)
+    assert (code, error) == (0, "")
     told = read("gateway", "--config", "pipe", data=b'{"mcpServers": {}}')
     assert told[0] == 1 and "there is no server" in told[2]
     told = read("gateway", "--config", "pipe", data=b" " * (gateway_config.MAX_CONFIG_BYTES + 10))
