@@ -93,7 +93,7 @@ def test_exact_up_to_a_size_in_bytes_and_sampled_above(o200k, monkeypatch, unit)
     assert counter.count(unit * fits + "abc") == -1
 
 
-EVERYDAY = ["csv", "json", "code", "chinese", "logs, then blanks, then ideographs"]
+EVERYDAY = ["csv", "json", "code", "chinese", "blanks", "logs, then blanks, then ideographs"]
 """Corpora of a quick run."""
 
 

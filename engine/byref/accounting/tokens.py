@@ -29,13 +29,13 @@ Kind = Literal["text", "json"]
 EXACT_BYTES = 32 * 1024
 """Text of up to this many UTF-8 bytes is counted exactly; the worst input of this size takes 8 ms."""
 
-_SAMPLES = (32, 96, 16), (112, 192, 0)
-"""Rows of: number of samples, UTF-8 bytes of each, fewest tokens of each on average. The next row is tried if the samples differ
-too much, or have too few tokens: in a run of one repeated character all samples are then wrong by the same amount. A stretch
-that is unlike the rest and falls between two samples is at most 3 % of the text. Many short samples of irregular JSON tell more than
-few long ones, and cost less: most of the time goes into looking up tokens that no cache of the processor holds."""
 _EVEN = 0.01
-"""Largest relative standard error with which samples are enough: the error then hardly ever reaches 3 %."""
+"""Largest relative standard error with which few samples are enough: the error then hardly ever reaches 3 %."""
+_SAMPLES = (32, 96, 16, _EVEN), (112, 192, 16, math.inf), (64, 768, 0, math.inf)
+"""Rows of: number of samples, UTF-8 bytes of each, fewest tokens of each on average, largest relative standard error. The next row is
+tried if the samples differ too much, or have too few tokens: in a run of one repeated character all samples are then wrong by the same
+amount. A stretch that is unlike the rest and falls between two samples is at most 3 % of the text. Many short samples of irregular
+JSON tell more than few long ones, and cost less: most of the time goes into looking up tokens that no cache of the processor holds."""
 _CUT = re.compile(r"[A-Za-z0-9][ !\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~\t\r\n]")
 """Matches two characters between which the split pattern always begins a new token, whatever is around them. So a text that is
 cut there has as many tokens as its two parts together."""
@@ -119,11 +119,11 @@ def _utf8_within(text: str, limit: int) -> bool:
 def _estimate(encoding: Encoding, text: str) -> int:
     """Return the samples' mean number of tokens per character times the length; more samples if the first ones differ."""
     mean = 0.0
-    for samples, size, fewest in _SAMPLES:
+    for samples, size, fewest, even in _SAMPLES:
         densities = [_density(encoding, text, *window) for window in _windows(text, samples, size)]
         mean = math.fsum(densities) / samples
         variance = math.fsum((density - mean) ** 2 for density in densities) / (samples - 1)
-        if mean * size >= fewest and variance <= samples * (_EVEN * mean) ** 2:
+        if mean * size >= fewest and variance <= samples * (even * mean) ** 2:
             break
     return max(1, round(mean * len(text)))
 

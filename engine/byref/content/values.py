@@ -177,10 +177,11 @@ def _check_types(members: Iterable[Any], levels: int) -> None:
     """Raise _Untold if among members of objects, down to so many levels, one is written as an object or array and is no dict or list."""
     members = iter(members)
     while some := list(islice(members, chunks.ITEMS)):
-        if not _OWN_TYPES.issuperset(map(type, some)):
+        types = set(map(type, some))
+        if not types <= _OWN_TYPES:
             raise _Untold
-        if levels > 1:
-            objects = [one for one in some if type(one) is dict]
+        if levels > 1 and dict in types:
+            objects = some if len(types) == 1 else [one for one in some if type(one) is dict]
             _check_types(chain.from_iterable(map(dict.values, objects)), levels - 1)
 
 
