@@ -66,7 +66,7 @@ def assert_of(outline: Any, value: Any) -> None:
         assert list(outline.keys()) == keys and len(outline) == len(value) > len(outline.some)
         assert repr(outline.head) == repr(dict(islice(value.items(), head)))
         assert list(outline) == [key for key in keys if key in outline.some], "in order"
-        assert list(outline)[-1] == keys[-1] and outline.between == list(outline.some.values())[head:]
+        assert list(outline)[-1] == keys[-1] and outline.behind_head == list(outline.some.values())[head:]
         assert all(repr(outline[key]) == repr(value[key]) for key in outline)
         assert repr(outline.whole()) == repr(value)
     elif type(outline) is dict:

@@ -227,7 +227,7 @@ class _Cutter:
         if len(shown) < len(value):
             left_out = [member for i, (_, member) in enumerate(members) if i not in room_of and i not in small]
             if type(value) is Entries:
-                left_out += value.between
+                left_out += value.behind_head
             omitted = len(value) - len(shown)
             shown[mark_in(value)] = self._gap("keys", path, len(shown), omitted, left_out[:_SAMPLES])
         return shown

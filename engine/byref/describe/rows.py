@@ -90,7 +90,7 @@ class Entries:
         return self.some[key]
 
     @property
-    def between(self) -> list[Any]:
+    def behind_head(self) -> list[Any]:
         """The values in memory behind those of the first members."""
         return list(self.some.values())[len(self.head) :]
 

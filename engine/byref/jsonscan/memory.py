@@ -448,7 +448,7 @@ def _unique(name: str | None, values: Sequence[Any], more: Sequence[Any] = ()) -
 
 
 def _cut(
-    text: bytes, start: int, end: int, places: Sequence[int], form: bytes = b"[%s]"
+    text: bytes, start: int, end: int, places: Sequence[int], brackets: bytes = b"[%s]"
 ) -> tuple[Any, Any, list[int]] | None:
     """Return the first and the last elements of an array, and where some between them begin; None if the ends are all of it.
 
@@ -460,8 +460,8 @@ def _cut(
         return None
     inner = [place for place in places if head_end <= place < tail_start]
     inner = inner[:: -(-len(inner) // _SAMPLES)]
-    return _span(text, start, head_end, form), _span(text, tail_start, end, form), inner
+    return _span(text, start, head_end, brackets), _span(text, tail_start, end, brackets), inner
 
 
-def _span(text: bytes, start: int, end: int, form: bytes = b"[%s]") -> Any:
-    return jsontext.decode(form % text[start:end].rstrip(_BLANKS).removesuffix(b","))
+def _span(text: bytes, start: int, end: int, brackets: bytes = b"[%s]") -> Any:
+    return jsontext.decode(brackets % text[start:end].rstrip(_BLANKS).removesuffix(b","))
