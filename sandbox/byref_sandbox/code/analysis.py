@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple, Self
 
@@ -89,6 +90,7 @@ class Analysed(str):
         vars(made)["tree"] = (
             None if None in trees else ast.Module([each for tree in trees if tree for each in tree.body], [])
         )
+        vars(made)["statements"] = [statement for text in texts for statement in text.statements]
         return made
 
     def __reduce__(self) -> tuple[type[Self], tuple[str]]:
@@ -111,11 +113,16 @@ class Analysed(str):
             return None
 
     @cached_property
+    def statements(self) -> list[list[ast.AST]]:
+        """The nodes of each statement at the top level, which is the first of them. Walking takes longer than most that is done on the way."""
+        return [] if self.tree is None else [list(ast.walk(statement)) for statement in self.tree.body]
+
+    @cached_property
     def uses(self) -> Uses:
         """The names in the code. If there is no tree, every identifier may be a value."""
         try:
             if self.tree is not None:
-                return _Found(self.tree).uses()
+                return _Found(self.tree, self.statements).uses()
         except UNPARSED:
             pass
         names = frozenset(_IDENTIFIER.findall(self[:MAX_SOURCE_CHARS]))
@@ -134,7 +141,7 @@ def _nesting(source: str) -> int:
 class _Found:
     """Collects names while all nodes are visited once."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, statements: list[list[ast.AST]]) -> None:
         self.tree = tree
         self.named: set[str] = set()
         self.read: list[tuple[str, ast.Name]] = []
@@ -155,10 +162,10 @@ class _Found:
         """Names that stand alone in `pd.DataFrame(orders)`."""
         self.is_other = False
         """Whether a familiar name may stand for something else, or the code may change what pandas infers."""
-        for node in ast.walk(tree):
+        for node in itertools.chain.from_iterable(statements):
             self._look_at(node)
             self._look_for_pandas(node)
-        self.replaced = _replaced(tree, {id(node) for _, node in self.constructed})
+        self.replaced = _replaced(statements, {id(node) for _, node in self.constructed})
 
     def uses(self) -> Uses:
         names = frozenset(self.named | self.inside | set(self._quoted()))
@@ -320,23 +327,24 @@ def _looks(tree: ast.Module) -> set[int]:
     return found
 
 
-def _bound_by(statement: ast.stmt) -> Iterator[str]:
-    """Names that nodes other than ast.Name bind in a statement."""
-    for node in ast.walk(statement):
+def _bound_by(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Names that nodes other than ast.Name bind."""
+    for node in nodes:
         name = (node.asname or node.name.partition(".")[0]) if isinstance(node, ast.alias) else _named_by(node)
         if name is not None:
             yield name
 
 
-def _replaced(tree: ast.Module, constructed: set[int]) -> frozenset[str]:
+def _replaced(statements: list[list[ast.AST]], constructed: set[int]) -> frozenset[str]:
     """Names of which the first statement that has them puts what it makes of them in their place: `orders = pd.DataFrame(orders)`.
 
     What the code reads under such a name later is no longer what it was given. `constructed` are the arguments in such calls.
     """
     seen: set[str] = set()
     replaced: set[str] = set()
-    for statement in tree.body:
-        names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+    for nodes in statements:
+        statement = nodes[0]
+        names = [node for node in nodes if isinstance(node, ast.Name)]
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target = statement.targets[0]
             if isinstance(target, ast.Name) and target.id not in seen:
@@ -344,7 +352,7 @@ def _replaced(tree: ast.Module, constructed: set[int]) -> frozenset[str]:
                 if inside and all(id(node) in constructed for node in inside):
                     replaced.add(target.id)
         seen.update(node.id for node in names)
-        seen.update(_bound_by(statement))
+        seen.update(_bound_by(nodes))
     return frozenset(replaced)
 
 

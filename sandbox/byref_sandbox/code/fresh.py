@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from byref_sandbox.code.words import words
@@ -41,10 +41,11 @@ class Fresh(NamedTuple):
         return default is not None and default in self.with_members
 
 
-def fresh_names(tree: ast.Module, nodes: Sequence[ast.AST], given: Collection[str], scalars: Collection[str]) -> Fresh:
-    """Find the names of what code makes anew. `given` are the names of what it is given, `scalars` those of values that nothing
-    can change in place.
+def fresh_names(statements: Collection[Sequence[ast.AST]], given: Collection[str], scalars: Collection[str]) -> Fresh:
+    """Find the names of what code makes anew, from the nodes of its statements. `given` are the names of what it is given, `scalars`
+    those of values that nothing can change in place.
     """
+    nodes = [node for statement in statements for node in statement]
     bound = Counter(name for node in nodes for name in bound_names(node))
     imported = Counter(
         alias.name
@@ -81,18 +82,18 @@ def fresh_names(tree: ast.Module, nodes: Sequence[ast.AST], given: Collection[st
     for node in nodes:
         if (name := _stored_into(node)) is not None and (id(node) not in known or name in sliced):
             mixed.add(name)
-    others = frozenset(given).difference(scalars, _replaced(tree, made))
+    others = frozenset(given).difference(scalars, _replaced(statements, made))
     names = frozenset(name for name in made if new[name] == bound[name]) - others
     return Fresh(names, names - mixed)
 
 
-def _replaced(tree: ast.Module, names: Collection[str]) -> set[str]:
+def _replaced(statements: Iterable[Sequence[ast.AST]], names: Collection[str]) -> set[str]:
     """Return those names that the top level binds before anything else mentions them."""
     found: set[str] = set()
     seen: set[str] = set()
-    for statement in tree.body:
-        mentioned = [node.id for node in ast.walk(statement) if isinstance(node, ast.Name)]
-        for target, _ in _assigned(statement):
+    for nodes in statements:
+        mentioned = [node.id for node in nodes if isinstance(node, ast.Name)]
+        for target, _ in _assigned(nodes[0]):
             if isinstance(target, ast.Name) and target.id not in seen and mentioned.count(target.id) == 1:
                 found.add(target.id)
         seen.update(mentioned)

@@ -16,7 +16,7 @@ from byref_sandbox.code.fresh import METHODS, Fresh, bound_names, fresh_names
 from byref_sandbox.code.words import words
 
 _NODES: Final = (
-    *(ast.Module, ast.Expr, ast.Assign, ast.AnnAssign, ast.If, ast.For, ast.Pass, ast.Break, ast.Continue),
+    *(ast.Expr, ast.Assign, ast.AnnAssign, ast.If, ast.For, ast.Pass, ast.Break, ast.Continue),
     *(ast.Name, ast.Constant, ast.Subscript, ast.Slice, ast.Attribute, ast.Call, ast.keyword, ast.Starred),
     *(ast.Tuple, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
     *(ast.comprehension, ast.Lambda, ast.arguments, ast.arg, ast.IfExp, ast.NamedExpr, ast.JoinedStr),
@@ -46,13 +46,13 @@ def is_read_only(source: str, given: Collection[str], scalars: Collection[str] =
 
     `scalars` are the names of values in which nothing can be changed in place.
     """
-    tree = Analysed.of(source).tree
-    if tree is None:
+    code = Analysed.of(source)
+    if code.tree is None:
         return False
-    nodes = list(ast.walk(tree))
+    nodes = [node for statement in code.statements for node in statement]
     names = _NAMES.union(given, *map(bound_names, nodes))
     queries = {id(node.func) for node in nodes if _is_query(node)}
-    fresh = fresh_names(tree, nodes, given, scalars)
+    fresh = fresh_names(code.statements, given, scalars)
     return all(isinstance(node, _NODES) and (id(node) in queries or _is_known(node, names, fresh)) for node in nodes)
 
 

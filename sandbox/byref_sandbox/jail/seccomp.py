@@ -9,16 +9,23 @@ The filter sees registers and no memory. So a call whose danger lies behind a po
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from seccompy import Action, ArgCmp, CmpOp, Filter, syscall_nr
+from seccompy import Action, ArgCmp, CmpOp, Filter, audit_arch, bpf, syscall_nr
 
 from byref_sandbox.jail.libc import libc
 
 _SET_MODE_FILTER: Final = 1
+_AT_NUMBER, _AT_ARCHITECTURE = 0, 4
+"""Where `struct seccomp_data` has them."""
+_REFUSED: Final = int(Action.ERRNO) | errno.EPERM
+_CHECKED: Final = "checked"
+"""The label of calls that are allowed with some arguments only."""
 _PROT_EXEC: Final = 4
 """Memory that is code: without it, whoever can write to memory still has to make do with the code that is there."""
 _F_GETFD, _F_GETFL = 1, 3
@@ -45,10 +52,8 @@ def _names(text: str) -> tuple[str, ...]:
 _ALLOWED: Final = _names("""
     read write readv writev pread64 lseek close fstat munmap brk mremap sched_yield getcpu rt_sigaction rt_sigprocmask
     rt_sigreturn sigaltstack restart_syscall exit exit_group nanosleep gettimeofday time getrandom getpid gettid getppid
-    getuid geteuid getgid getegid getrusage times sysinfo poll ppoll select pselect6
+    getuid geteuid getgid getegid getrusage getrlimit times sysinfo poll ppoll select pselect6
 """)
-
-_CLOCKS: Final = _names("clock_gettime clock_getres clock_nanosleep")
 
 # These are refused as "no access" (EACCES) instead of "not permitted" (EPERM): a library that looks for an optional file takes the
 # first for "it is not there" and goes on, and the second for an error of its own.
@@ -71,51 +76,92 @@ _KILLED: Final = _names("""
 """)
 
 
-def build() -> bytes:
-    """Return the BPF program for this machine; raise OSError on an architecture that the builder does not know."""
-    rules = Filter(default=int(Action.ERRNO) | errno.EPERM)
-    for name in _ALLOWED:
-        _rule(rules, "allow", name)
+def _conditions() -> Iterator[tuple[str, list[ArgCmp]]]:
+    """The calls that are allowed with some arguments only; each with one set of conditions."""
     not_executable = ArgCmp(2, CmpOp.MASKED_EQ, 0, mask=_PROT_EXEC)
     # Locked memory and explicit huge pages come out of a store of the whole machine, past the limits of this process.
-    rules.allow("mmap", args=[not_executable, ArgCmp(3, CmpOp.MASKED_EQ, 0, mask=_MAP_LOCKED | _MAP_HUGETLB)])
-    rules.allow("mprotect", args=[not_executable])  # or written memory could be made code afterwards
+    yield "mmap", [not_executable, ArgCmp(3, CmpOp.MASKED_EQ, 0, mask=_MAP_LOCKED | _MAP_HUGETLB)]
+    yield "mprotect", [not_executable]  # or written memory could be made code afterwards
     for advice in _ADVICE:
-        rules.allow("madvise", args=[ArgCmp(2, CmpOp.MASKED_EQ, advice, mask=_INT)])
+        yield "madvise", [ArgCmp(2, CmpOp.MASKED_EQ, advice, mask=_INT)]
     for operation in _FUTEX_PLAIN:
-        rules.allow("futex", args=[ArgCmp(1, CmpOp.MASKED_EQ, operation, mask=_INT & ~_FUTEX_FLAGS)])
+        yield "futex", [ArgCmp(1, CmpOp.MASKED_EQ, operation, mask=_INT & ~_FUTEX_FLAGS)]
     # Of this process (0) and of no other: both calls would tell which process ids exist, clocks also how busy each one is.
-    rules.allow("sched_getaffinity", args=[ArgCmp(0, CmpOp.MASKED_EQ, 0, mask=_INT)])
-    for name in _CLOCKS:
-        rules.allow(name, args=[ArgCmp(0, CmpOp.MASKED_EQ, 0, mask=_INT & ~_MAX_CLOCK)])
+    yield "sched_getaffinity", [ArgCmp(0, CmpOp.MASKED_EQ, 0, mask=_INT)]
+    for name in ("clock_gettime", "clock_getres", "clock_nanosleep"):
+        yield name, [ArgCmp(0, CmpOp.MASKED_EQ, 0, mask=_INT & ~_MAX_CLOCK)]
     # Reading flags only. F_SETOWN and F_SETSIG would have the kernel send signals to other processes in our name, F_DUPFD would
     # make descriptors.
-    rules.allow("fcntl", args=[ArgCmp(1, CmpOp.EQ, _F_GETFL)])
-    rules.allow("fcntl", args=[ArgCmp(1, CmpOp.EQ, _F_GETFD)])
+    yield "fcntl", [ArgCmp(1, CmpOp.EQ, _F_GETFL)]
+    yield "fcntl", [ArgCmp(1, CmpOp.EQ, _F_GETFD)]
     # Limits may be read (no new ones given: argument 2 is null), of this process only (argument 0).
-    rules.allow("prlimit64", args=[ArgCmp(0, CmpOp.EQ, 0), ArgCmp(2, CmpOp.EQ, 0)])
-    _rule(rules, "allow", "getrlimit")
-    # Python asks whether its output is a terminal; ENOTTY is the honest answer.
-    rules.errno("ioctl", errno.ENOTTY)
-    # "No such call" makes glibc fall back to clone, which then fails with EPERM. Another answer would be an error it does not expect.
-    rules.errno("clone3", errno.ENOSYS)
-    for name in _NO_ACCESS:
-        _rule(rules, "errno", name)
-    for name in _KILLED:
-        _rule(rules, "kill", name)
-    return rules.program
+    yield "prlimit64", [ArgCmp(0, CmpOp.EQ, 0), ArgCmp(2, CmpOp.EQ, 0)]
 
 
-def _rule(rules: Filter, action: str, name: str) -> None:
-    try:
-        if action == "allow":
-            rules.allow(name)
-        elif action == "errno":
-            rules.errno(name, errno.EACCES)
-        else:
-            rules.kill(name)
-    except ValueError:
-        return  # this architecture has no such call; its number, if it is used at all, meets the default
+def build() -> bytes:
+    """Return the BPF program for this machine; raise OSError on an architecture that the builder does not know."""
+    by_number: dict[int, str] = {}
+    for names, action in (
+        (_KILLED, Action.KILL_PROCESS),
+        (_NO_ACCESS, Action.ERRNO | errno.EACCES),
+        # "No such call" makes glibc fall back to clone, which then fails with EPERM. It does not expect another answer.
+        (("clone3",), Action.ERRNO | errno.ENOSYS),
+        # Python asks whether its output is a terminal; ENOTTY is the honest answer.
+        (("ioctl",), Action.ERRNO | errno.ENOTTY),
+        (_ALLOWED, Action.ALLOW),
+    ):
+        for name in names:
+            # An architecture may lack the call; its number, if it is used at all, meets the default.
+            with contextlib.suppress(ValueError):
+                by_number[syscall_nr(name)] = _label(action)
+    checked = Filter(default=_REFUSED)
+    for name, conditions in _conditions():
+        checked.allow(name, args=conditions)
+        by_number[syscall_nr(name)] = _CHECKED
+    return _program(by_number) + checked.program
+
+
+def _label(action: int) -> str:
+    return str(int(action))
+
+
+def _program(by_number: Mapping[int, str]) -> bytes:
+    """Return a program that does what is said for each number of a call; what is checked goes on behind its end.
+
+    It finds the number by halving. When a filter is installed, the kernel tries it with every number; a comparison for each call, one
+    after the other, made that take longer than all other layers together.
+    """
+    refused = _label(_REFUSED)
+    steps: list[tuple[int, str]] = [(0, refused)]
+    """From which number on which label holds."""
+    for number in sorted({*by_number, *(number + 1 for number in by_number)}):
+        if (label := by_number.get(number, refused)) != steps[-1][1]:
+            steps.append((number, label))
+    killed = _label(Action.KILL_PROCESS)
+    code: list[bpf.Insn] = [
+        bpf.Load(_AT_ARCHITECTURE),
+        bpf.Jump(bpf.BPF_JEQ, audit_arch(), None, killed),
+        bpf.Load(_AT_NUMBER),
+    ]
+    labels: dict[str, int] = {}
+
+    def halve(steps: list[tuple[int, str]]) -> None:
+        middle = len(steps) // 2
+        below, above = steps[:middle], steps[middle:]
+        first = above[0][0]
+        targets = [half[0][1] if len(half) == 1 else f"{half[0][0]} to {half[-1][0]}" for half in (above, below)]
+        code.append(bpf.Jump(bpf.BPF_JGEQ, first, *targets))
+        for half, target in zip((above, below), targets, strict=True):
+            if len(half) > 1:
+                labels[target] = len(code)
+                halve(half)
+
+    halve(steps)
+    for label in {*by_number.values(), refused, killed} - {_CHECKED}:
+        labels[label] = len(code)
+        code.append(bpf.Ret(int(label)))
+    labels[_CHECKED] = len(code)
+    return bpf.assemble(code, labels)
 
 
 def install(program: bytes) -> None:

@@ -30,7 +30,7 @@ from byref_sandbox.contents import (
 from byref_sandbox.jsontext import encodable
 from byref_sandbox.language.policy import Language, Program
 from byref_sandbox.outcome import AS_DATA, DELETED, STOPPED
-from byref_sandbox.state.graph import Graph, Written, reason_of
+from byref_sandbox.state.graph import Graph, Written, last_of_literal, reason_of
 from byref_sandbox.state.known import Known
 from byref_sandbox.values import exact, values
 from byref_sandbox.values.bindings import Bindings, OnlyTable
@@ -172,11 +172,11 @@ class Names:
     def frames(self, room: int) -> list[wire.Frame]:
         """Return what the reply says of the names, in at most `room` bytes; what does not fit in is lost, and said to be."""
         if self._graph is None:
-            return [] if self.value is None else self._shown(Graph(self._known, self._space, {}), {})
+            return [] if self.value is None else self._shown({})
         given = self._unchanged()
         bound, told = self._bound(given)
         written = self._graph.write(bound, given)
-        frames: list[wire.Frame] = [*self.missed, *told, *self._shown(self._graph, bound)]
+        frames: list[wire.Frame] = [*self.missed, *told, *self._shown(bound)]
         blobs: list[Any] = [*written.bodies.values(), *written.leaves.values()]
         contents = encode_contents(written.contents)
         size = len(contents) + sum(map(len, blobs))
@@ -195,7 +195,7 @@ class Names:
         settings = {name: why for name, why in written.lost.items() if not name.isidentifier()}
         return frames + [wire.Missed(_SETTINGS_TOLD, why) for why in list(settings.values())[:1]]
 
-    def _shown(self, graph: Graph, bound: Mapping[str, object]) -> list[wire.Frame]:
+    def _shown(self, bound: Mapping[str, object]) -> list[wire.Frame]:
         """Return what the reply says of the last value, for the next run: nothing if that is as it was.
 
         As in IPython, `_` stays the code's own where the code has bound it.
@@ -207,7 +207,11 @@ class Names:
         elif value is None:
             return []
         else:
-            last = encode_last(graph.write_last(value, bound))
+            written = last_of_literal(value, self._known.versions)
+            if written is None:
+                graph = self._graph or Graph(self._known, self._space, {})
+                written = graph.write_last(value, bound)
+            last = encode_last(written)
         return [] if last == self._state.last else [wire.Shown(last)]
 
     def _is_other(self, data: bytes, contents: Contents) -> bool:

@@ -170,6 +170,17 @@ def execute(
         os._exit(0)
 
 
+def rehearse(terms: wire.Terms) -> None:
+    """Do without effect what `execute` does around a run's code."""
+    _leave_streams()
+    Captured(terms.stdout_bytes).write(" ")
+    _arm(terms, Pauses(terms.wait_seconds))
+    for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):
+        signal.setitimer(timer, 0)
+    disarm()
+    _Usage().peak_bytes()
+
+
 def refuse(reply: int, failure: Failure) -> NoReturn:
     """End the process of a run that cannot begin, with a reply that says why."""
     _send(reply, [error_frame(failure)], Captured(0), Captured(0), _Usage())
@@ -191,10 +202,7 @@ def _guarded(
     try:
         body = prepare()
         sys.stdout, sys.stderr = stdout, stderr
-        warnings.formatwarning = warning_line
-        # The interpreter's own copies lead to descriptors of the zygote.
-        for name in ("stdin", "__stdin__", "__stdout__", "__stderr__"):
-            setattr(sys, name, None)
+        _leave_streams()
         sys.setrecursionlimit(terms.recursion_depth + _OWN_DEPTH)
         _arm(terms, pauses)
         _say_where(keep[0])
@@ -206,13 +214,22 @@ def _guarded(
                 parent=parent,
             )
         )
-        gc.enable()  # the zygote runs without it
+        # The zygote runs without it. What there is by now stays: to look through it would take time, and copy its pages.
+        gc.freeze()
+        gc.enable()
         return body(stdout)
     except Unusable as error:
         return [error_frame(Failure("ValueError", str(error)))]
     except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
         disarm()
         return [error_frame(failure_of(error, terms))]
+
+
+def _leave_streams() -> None:
+    """Forget the interpreter's own streams, which lead to descriptors of the zygote."""
+    warnings.formatwarning = warning_line
+    for name in ("stdin", "__stdin__", "__stdout__", "__stderr__"):
+        setattr(sys, name, None)
 
 
 def warning_line(

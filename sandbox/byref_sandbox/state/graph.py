@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import pickle
 import re
 import sys
 import types
@@ -27,7 +28,7 @@ from blake3 import blake3
 from msgspec import Struct
 
 from byref_sandbox.code.analysis import definitions_of
-from byref_sandbox.contents import MAX_LAST_BYTES, OTHER_INFERENCE, SETTINGS, Contents, Last, Name, Part, Path
+from byref_sandbox.contents import MAX_LAST_BYTES, OTHER_INFERENCE, SETTINGS, Contents, Last, Name, Part, Path, Versions
 from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.state.builders import BUILDERS, Builders
 from byref_sandbox.state.codes import Code, Codes, Unkept
@@ -60,11 +61,13 @@ _MANY_CELLS: Final = LARGE_BYTES // 4
 """Objects in the cells of a table, each of which takes four bytes or more."""
 _SIZED: Final = frozenset({str, bytes, bytearray, list, dict, set})
 """Types whose size says enough at no cost."""
-_SCALARS: Final = frozenset({str, bytes, int, float, complex, bool, type(None)})
+_LITERALS: Final = frozenset({str, bytes, int, float, bool, type(None)})
+_MAX_LITERAL_BYTES: Final = 1_000
+_SCALARS: Final = _LITERALS | {complex}
 _MUTABLE: Final = frozenset({list, dict, set, bytearray, np.ndarray, deque, defaultdict, Counter, OrderedDict})
-_PLAIN: Final = frozenset(
+_PLAIN: Final[frozenset[Any]] = frozenset(
     {
-        *(str, bytes, int, float, complex, bool, tuple, frozenset, type(None)),
+        *(*_SCALARS, tuple, frozenset),
         *(Code, np.dtype, re.Pattern, range, slice, HostFunction),
     }
 )
@@ -84,6 +87,13 @@ class Written(Struct):
     """Names that may have changed since they were read; all others certainly have not."""
     given: dict[str, Path] = {}
     """Names that stand for an object in tool data, with its path."""
+
+
+def last_of_literal(value: object, versions: Versions) -> Last | None:
+    """Write the last value of a run as `Graph.write_last` does, but without a graph; None of what is large or may share something."""
+    if type(value) not in _LITERALS or sys.getsizeof(value) > _MAX_LITERAL_BYTES:
+        return None
+    return Last(versions, "", pickle.dumps(value, 5), 1)
 
 
 class Graph:

@@ -25,6 +25,7 @@ _PAD: Final = 128 << 10
 """glibc's default of M_TOP_PAD."""
 _MOST_IN_HEAP: Final = 32 << 20
 """The largest M_MMAP_THRESHOLD that glibc takes."""
+_LARGE: Final = 1 << 20
 _ARENA: Final = 1 << 20
 _RAW: Final = 0
 """PYMEM_DOMAIN_RAW: memory that Python takes from the C library as it is."""
@@ -62,8 +63,18 @@ def gathered() -> Iterator[None]:
         yield
     finally:
         ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(own))
-        # What a run frees it needs again, and the kernel would have to clear it; a session gives it back when it has read its data.
         libc.mallopt(_M_TRIM_THRESHOLD, 2 * _MOST_IN_HEAP)
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
+
+
+def use_for_run() -> None:
+    """Have large allocations lie in the heap, in the process of a run: what it frees it needs again, and the kernel would have to clear it.
+
+    In a zygote each has a place of its own, which goes when it is freed. A hole in the heap would be filled by a run's first results,
+    one page of 4 KiB after the other, since there are no huge pages between others; now they lie behind the heap, where there are.
+    """
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_MMAP_THRESHOLD, _MOST_IN_HEAP)
 
 
 def _grow() -> None:

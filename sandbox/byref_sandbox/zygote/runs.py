@@ -27,6 +27,7 @@ from byref_sandbox.run.calls import Calls
 from byref_sandbox.state.known import Known
 from byref_sandbox.values.bindings import Bindings, OnlyTable
 from byref_sandbox.values.loaded import Budget, Loaded, Store, wanted_of
+from byref_sandbox.zygote import heap
 
 _REQUESTS: Final = msgspec.msgpack.Decoder(wire.Request)
 _TERMS: Final = wire.Terms(1.0, 1.0, 1 << 20, 1_000, 1 << 20, 100)
@@ -60,6 +61,8 @@ class Runs:
         self.known = known
         """What a stream names: made once, before the processes are forked that read one."""
         self._store = store
+        self._is_seeded = False
+        """Whether this process has random numbers of its own already."""
 
     def practise(self) -> None:
         """In the root: do what runs do until Python has adapted its code to it (PEP 659).
@@ -79,6 +82,10 @@ class Runs:
         All that is left of it are memory pages of the process's own, so a run that comes in between need not wait for the rest.
         """
         _be_no_zygote("byref:standby")
+        chance.seed(None)
+        self._is_seeded = True
+        yield
+        worker.rehearse(_TERMS)
         yield
         self._rehearse(_ANYTHING)
         if self._store is not None and self._store.has_big_tables:
@@ -95,11 +102,13 @@ class Runs:
         """In a process of its own: do one run, from its request to its end. `files` are memfds of payloads, by index."""
         try:
             _be_no_zygote("byref:run")
+            heap.use_for_run()
             try:
                 request = read_request(body)
             except msgspec.DecodeError as error:
                 worker.refuse(reply, Failure("ValueError", f"the request could not be read: {error}"))
-            chance.seed(request.seed)
+            if request.seed is not None or not self._is_seeded:
+                chance.seed(request.seed)
             terms = request.terms
             if request.mode == "jq":
                 terms = jqbody.with_data(terms, sum(os.fstat(file).st_size for file in files.values()))

@@ -24,6 +24,10 @@ from byref_sandbox.jail.jail import close_descriptors, die_with
 
 MAX_FILES: Final = 16
 """Payloads that can be handed over, as memfds beside one message; a run that needs more is forked for itself."""
+IDLE_SECONDS = 120.0
+"""A zygote that has heard of no run for so long ends its standby, which takes most of an idle session's memory. The next run waits
+for a fork.
+"""
 _TAKES: Final = msgspec.msgpack.Decoder(wire.Take)
 
 _SCHEDULED: Final = 2

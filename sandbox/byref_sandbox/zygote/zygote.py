@@ -31,7 +31,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from byref_sandbox import wire
-from byref_sandbox.jail.jail import Jail, address_space, close_descriptors, die_with, resident
+from byref_sandbox.jail.jail import Jail, SandboxUnavailable, address_space, close_descriptors, die_with, resident
 from byref_sandbox.jail.libc import give_back_memory, name_process
 from byref_sandbox.outcome import CRASH
 from byref_sandbox.state.known import Known
@@ -51,6 +51,7 @@ _TRIM_EVERY: Final = 64
 _RETRY_SECONDS: Final = 1.0
 """After a standby could not be made, or was killed, none is made for so long: the machine may be short of memory."""
 _ORDERS: Final = msgspec.msgpack.Decoder(wire.Order)
+_REHEARSED: Final = msgspec.msgpack.encode(wire.Request("code", "", wire.Terms(1.0, 1.0, 0, 0, 0, 0)))
 _GIVES: Final = msgspec.msgpack.Decoder(wire.Give)
 _PLOTS: Final = "matplotlib"
 _LULL_MS, _BUSY_LULL_MS = 1, 100
@@ -116,6 +117,7 @@ class Zygote:
         self._runs = Runs(jail, language, store, known)
         self._standby: standby.Standby | None = None
         self._no_standby_before = 0.0
+        self._idle_from = time.monotonic() + standby.IDLE_SECONDS
         # Without a free descriptor no order could be received any more, not even one that ends something. So payloads get those
         # that are left when each possible call has its four and the zygote has its own.
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -133,11 +135,13 @@ class Zygote:
             poll.register(self._orders, select.POLLIN)
             poll.register(self._wake, select.POLLIN)
             calls = {call.channel.fileno(): call for call in self._calls}
+            if calls:
+                self._idle_from = time.monotonic() + standby.IDLE_SECONDS
             for descriptor in calls:
                 poll.register(descriptor, select.POLLIN)
             ready = poll.poll(self._patience())
-            if not ready and self._standby is None and time.monotonic() >= self._no_standby_before:
-                self._make_standby()
+            if not ready:
+                self._use_lull()
             for descriptor, _events in ready:
                 if descriptor == self._orders.fileno():
                     self._receive_order()
@@ -148,6 +152,15 @@ class Zygote:
             self._reap()
             self._enforce()
 
+    def _use_lull(self) -> None:
+        """Make the standby of the next run; end it where none has come for long."""
+        now = time.monotonic()
+        if now >= self._idle_from and not self._calls:
+            self._dismiss_standby()
+        elif self._standby is None and now >= self._no_standby_before:
+            self._make_standby()
+            self._rehearse()
+
     def _patience(self) -> int | None:
         """Return the milliseconds until there is something to do without news; None if there is nothing."""
         deadlines = [
@@ -156,7 +169,10 @@ class Zygote:
             if call.pid and not call.timed_out
         ]
         waits = [max(0, int((deadline - time.monotonic()) * 1000) + 1) for deadline in deadlines]
-        if self._standby is None:
+        idle_ms = max(0, int((self._idle_from - time.monotonic()) * 1000) + 1)
+        if self._standby is not None:
+            waits.append(idle_ms)
+        elif idle_ms:
             lull = _BUSY_LULL_MS if any(call.pid for call in self._calls) else _LULL_MS
             waits.append(max(lull, int((self._no_standby_before - time.monotonic()) * 1000) + 1))
         return min(waits, default=None)
@@ -322,6 +338,21 @@ class Zygote:
             self._standby = standby.fork(self._jail.descriptors, self._runs.rehearsals, work)
         except OSError:  # then runs are forked when they come
             self._no_standby_before = time.monotonic() + _RETRY_SECONDS
+
+    def _rehearse(self) -> None:
+        """Do what an order makes this process do before the run begins. The fork of the standby has left all pages shared: those that
+        this writes are copied now, while nobody waits.
+        """
+        with contextlib.suppress(OSError, wire.Broken, SandboxUnavailable), contextlib.ExitStack() as stack:
+            ours, theirs = map(stack.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            body = wire.memory_file([_REHEARSED])
+            stack.callback(os.close, body)
+            wire.send(ours, wire.Run(1.0, [], False, []), (ours.fileno(), body, body))
+            _, (channel, reply, request) = wire.receive(theirs, _ORDERS, wire.MAX_ORDER_DESCRIPTORS)
+            call = _Call(stack.enter_context(socket.socket(fileno=channel)), reply, request, 1.0)
+            stack.callback(call.close_files)
+            self._look_up(call, Store(0))
+            self._tell(call, wire.Started(0))
 
     def _dismiss_standby(self) -> None:
         """End the standby: it was forked before something that the next run must find."""

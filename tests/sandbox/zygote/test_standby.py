@@ -22,6 +22,7 @@ import pytest
 from process_table import alive, children, descendants, everyone, root_pid, settled, standbys, until
 
 from byref_sandbox import Data, Limits, Sandbox, wire
+from byref_sandbox.host import launch
 from byref_sandbox.testing import run_in_jail
 from byref_sandbox.zygote import standby
 
@@ -69,6 +70,23 @@ def test_it_has_what_was_bound_last(breakable: Sandbox) -> None:
         assert breakable.run("x", data, session="bound").value == [number]
         standby_of(zygote)
         assert breakable.run("df('x').shape", data, session="bound").value == [1, 1]
+
+
+def test_an_idle_session_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is another one made, until the next run: that finds all as it was."""
+    setting = "from {package}.zygote import standby\nstandby.IDLE_SECONDS = 0.5\n{entry}("
+    monkeypatch.setattr(launch, "_START", launch._START.replace("{entry}(", setting))
+    with Sandbox(LIMITS) as sandbox:
+        zygote = zygote_of(sandbox, "idle")
+        for _ in range(2):
+            standby_of(zygote)
+            assert until(lambda: not standbys(zygote))
+            time.sleep(0.3)
+            assert not standbys(zygote)
+            assert sandbox.run("df('x').shape", {"x": ROWS}, session="idle").value == [2, 1]
+        standby_of(zygote)
+        assert sandbox.run("import time\ntime.sleep(0.7)\n1", session="idle").value == 1
+        standby_of(zygote)  # for it has just heard of a run
 
 
 def test_it_is_under_the_same_jail(breakable: Sandbox) -> None:
