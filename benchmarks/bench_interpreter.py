@@ -29,6 +29,7 @@ from benchmarks.interpreters import PEERS
 from benchmarks.results import Figure, Work, interleaved, median, percentile, ratio, timed
 from byref_sandbox import Data, Sandbox
 from byref_sandbox.language.policy import Language
+from byref_sandbox.zygote import standby
 
 COLD_RUNS, SHORT_COLD_RUNS = 5, 1
 WARM_RUNS, SHORT_WARM_RUNS = 80, 25
@@ -262,9 +263,13 @@ def _memory(payload: bytes) -> Iterator[Figure]:
         for number in range(IDLE_SESSIONS):
             for _ in range(3):
                 sandbox.run("sum(x)", {"x": small}, session=f"s{number}")
-        time.sleep(1)  # until the last run's process is gone
-        cost = (_held(sandbox) - before) / IDLE_SESSIONS
-        yield Figure("memory of an idle warm session, beyond its data", cost / 1e6, "MB", target="<= 10 MB")
+        for since, seconds, target in (
+            ("after its last run", 1, ""),  # until that run's process is gone
+            ("once it is idle", standby.IDLE_SECONDS, "<= 10 MB"),
+        ):
+            time.sleep(seconds)
+            cost = (_held(sandbox) - before) / IDLE_SESSIONS
+            yield Figure(f"memory of a warm session {since}, beyond its data", cost / 1e6, "MB", target=target)
     about = f"{len(payload) / 1e6:.0f} MB of records"
     for use, code in (("a table", GROUP_BY), ("a list", SUM)):
         with Sandbox() as sandbox:

@@ -318,7 +318,8 @@ def test_what_was_deleted_between_staging_and_commit_is_written_again(
     engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, session = engine.session("other", tenant=tenant), engine.session("chat", tenant=tenant)
-    other.run("q = [1, 2, 3]")
+    code = f"q = [*range({staging.BUFFERED_EACH_BYTES // 4})]"  # what is smaller, the commit writes by itself
+    other.run(code)
     real = staging.stage
 
     def stage(*given: Any) -> int:
@@ -328,8 +329,23 @@ def test_what_was_deleted_between_staging_and_commit_is_written_again(
         return blob_id
 
     monkeypatch.setattr(staging, "stage", stage)
-    assert ask(session, "q = [1, 2, 3]") == "[kept for later calls: q (array(3) of integer)]"
-    assert session.variable("q").value() == [1, 2, 3]
+    assert ask(session, code) == "[kept for later calls: q (array(65536) of integer)]"
+    assert session.variable("q").value() == [*range(65536)]
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+@pytest.mark.postgresql("a blob is inserted where there is none with its digest")
+def test_few_bytes_that_are_stored_already_are_used_again(engine: Engine, tenant: str, breaks: bool) -> None:
+    """They are compared with their checksum, and written anew where that does not hold."""
+    first, second = (engine.session(name, tenant=tenant) for name in ("first", "second"))
+    for session in (first, first, second):
+        if breaks and session is second:
+            damage = "UPDATE byref_frames SET checksum = :c WHERE tenant = :t"
+            engine.database.write(lambda c: c.execute(text(damage), {"t": tenant, "c": bytes(8)}))
+        assert ask(session, "q = [1, 2, 3]") == "[kept for later calls: q (array(3) of integer)]"
+    assert first.variable("q").value() == second.variable("q").value() == [1, 2, 3]
+    count = "SELECT count(*) FROM byref_blobs WHERE tenant = :t AND published_at IS NOT NULL"
+    assert engine.database.read(lambda c: c.execute(text(count), {"t": tenant}).scalar()) == 1
 
 
 def test_text_is_a_str(session: Session) -> None:

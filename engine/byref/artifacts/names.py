@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import msgspec
 import zstandard
@@ -78,6 +79,12 @@ class Kept:
     """The last value of the runs, as the sandbox wrote it."""
     exact: Mapping[str, tuple[int, int | None, bytes]] = field(default_factory=dict)
     """The tables with their types that were asked for, by name: row id, artifact's row id, digest."""
+    rows: Mapping[int, bytes] = field(default_factory=dict)
+    """The digests of blobs and definitions, by row id."""
+
+    def not_needed(self, blobs: Collection[bytes]) -> list[int]:
+        """Return the rows of a state that consists of these blobs alone: earlier releases kept definitions beside it."""
+        return [row for row, digest in self.rows.items() if digest not in blobs]
 
 
 _KEPT = (
@@ -111,8 +118,11 @@ def kept(connection: Connection, session_row: int) -> Kept:
     """Return what a session keeps, without tables. Whatever is damaged is named, and nothing is raised for it."""
     record, digest, is_damaged, last = Record(), b"", False, b""
     sources, blobs, damaged = dict[str, str](), dict[bytes, bytes | tuple[int, int]](), dict[bytes, str]()
+    rows = dict[int, bytes]()
     for row in connection.execute(_KEPT, {"of_session": session_row}):
         its = bytes(row.digest)
+        if row.name not in (_STATE, _LAST):
+            rows[row.id] = its
         try:
             data = None if row.data is None else _unpacked(row.name, row.data, row.size_bytes, its)
             if row.name == _STATE:
@@ -127,51 +137,35 @@ def kept(connection: Connection, session_row: int) -> Kept:
         except (ArtifactMissing, msgspec.MsgspecError, UnicodeDecodeError):
             is_damaged |= row.name == _STATE or row.kind == "source"
             damaged[its] = tombstones.GONE
-    return Kept(record, digest, blobs, damaged, sources, is_damaged, last)
+    return Kept(record, digest, blobs, damaged, sources, is_damaged, last, rows=rows)
 
 
 _RECORDS = msgspec.msgpack.Decoder(Record)
 
 
-def write_record(connection: Connection, *, tenant: str, session_row: int, record: Record, step: int) -> None:
-    """Replace the record of a session's state."""
+def write_record(
+    connection: Connection,
+    *,
+    tenant: str,
+    session_row: int,
+    record: Record,
+    step: int,
+    blobs: Mapping[bytes, bytes] = MappingProxyType({}),
+    gone: Collection[int] = (),
+) -> None:
+    """Replace the record of a session's state, keep further blobs of it, by digest, and delete the rows `gone`."""
     lost = dict(list(record.lost.items())[-MAX_LOST:])
-    data = msgspec.msgpack.encode(Record(record.snapshots, record.entries, lost))
-    keep(connection, tenant=tenant, session_row=session_row, name=_STATE, data=data, artifact_row=None, step=step)
+    data = {f".{digest.hex()}": blob for digest, blob in blobs.items()}
+    data[_STATE] = msgspec.msgpack.encode(Record(record.snapshots, record.entries, lost))
+    _keep(connection, tenant, session_row, data, None, step, gone)
 
 
 def write_last(connection: Connection, *, tenant: str, session_row: int, last: bytes, step: int) -> None:
     """Replace the last value of a session's runs; empty, forget it."""
     if last:
-        keep(connection, tenant=tenant, session_row=session_row, name=_LAST, data=last, artifact_row=None, step=step)
+        _keep(connection, tenant, session_row, {_LAST: last}, None, step)
     else:
         forget(connection, session_row, [_LAST])
-
-
-def write_blobs(
-    connection: Connection, *, tenant: str, session_row: int, blobs: Mapping[bytes, bytes], step: int
-) -> None:
-    """Keep blobs of the state, by digest."""
-    for digest, data in blobs.items():
-        name = f".{digest.hex()}"
-        keep(connection, tenant=tenant, session_row=session_row, name=name, data=data, artifact_row=None, step=step)
-
-
-def forget_blobs(connection: Connection, session_row: int, needed: Collection[bytes]) -> None:
-    """Delete the blobs of the state that are not needed, and the definitions of earlier releases, which are in it."""
-    rows = connection.execute(_BLOBS, {"of_session": session_row}).all()
-    gone = [row.id for row in rows if row.kind == "source" or bytes(row.digest) not in needed]
-    for some in store.batched(gone):
-        connection.execute(delete(NameRow).where(NameRow.id.in_(some)))
-    if gone:
-        sums.freed(connection, [session_row])
-
-
-_BLOBS = select(NameRow.id, NameRow.digest, NameRow.kind).where(
-    NameRow.session_id == bindparam("of_session"),
-    NameRow.kind.in_(["source", "state"]),
-    NameRow.name.not_in([_STATE, _LAST]),
-)
 
 
 def exact(connection: Connection, session_row: int, names: Collection[str]) -> dict[str, tuple[int, int | None, bytes]]:
@@ -211,38 +205,57 @@ def digest_of(data: bytes) -> bytes:
 
 
 def keep(
+    connection: Connection, *, tenant: str, session_row: int, name: str, data: bytes, artifact_row: int, step: int
+) -> None:
+    """Keep the table, with its types, of a variable bound to an artifact."""
+    _keep(connection, tenant, session_row, {name: data}, artifact_row, step)
+
+
+def _keep(
     connection: Connection,
-    *,
     tenant: str,
     session_row: int,
-    name: str,
-    data: bytes,
+    named: Mapping[str, bytes],
     artifact_row: int | None,
     step: int,
+    gone: Collection[int] = (),
 ) -> None:
-    """Keep the table of a variable bound to an artifact, or, without one, a part of the state."""
-    forget(connection, session_row, [name])
-    connection.execute(
-        insert(NameRow).values(
-            tenant=tenant,
-            session_id=session_row,
-            name=name,
-            kind="state" if artifact_row is None else "exact",
-            artifact_id=artifact_row,
-            digest=digest_of(data),
-            size_bytes=len(data),
-            data=zstandard.ZstdCompressor(level=1).compress(data),
-            step=step,
-        )
+    """Keep data under names: of a variable, or, without its artifact, of the state; the rows `gone` are deleted in the same step."""
+    forget(connection, session_row, named, gone)
+    kind = "state" if artifact_row is None else "exact"
+    compressor = zstandard.ZstdCompressor(level=1)
+    rows = [
+        {
+            "tenant": tenant,
+            "session_id": session_row,
+            "name": name,
+            "kind": kind,
+            "artifact_id": artifact_row,
+            "digest": digest_of(data),
+            "size_bytes": len(data),
+            "data": compressor.compress(data),
+            "step": step,
+        }
+        for name, data in named.items()
+    ]
+    connection.execute(_INSERT, rows)
+
+
+_INSERT = insert(NameRow)
+_OF_SESSION = NameRow.session_id == bindparam("of_session")
+_FORGET = delete(NameRow).where(_OF_SESSION, NameRow.name.in_(bindparam("some", expanding=True)))
+_FORGET_ROWS = delete(NameRow).where(_OF_SESSION, NameRow.id.in_(bindparam("some", expanding=True)))
+
+
+def forget(connection: Connection, session_row: int, names: Collection[str], rows: Collection[int] = ()) -> None:
+    """Delete what is kept under some names, because the names are bound anew, and further rows of the session."""
+    deleted = sum(
+        connection.execute(statement, {"of_session": session_row, "some": some}).rowcount
+        for statement, of in ((_FORGET, names), (_FORGET_ROWS, rows))
+        for some in store.batched(of)
     )
-
-
-def forget(connection: Connection, session_row: int, names: Collection[str]) -> None:
-    """Delete what is kept under some names, because the names are bound anew."""
-    for some in store.batched(names):
-        bound = NameRow.session_id == session_row, NameRow.name.in_(some)
-        if connection.execute(delete(NameRow).where(*bound)).rowcount:
-            sums.freed(connection, [session_row])
+    if deleted:
+        sums.freed(connection, [session_row])
 
 
 def last(connection: Connection, session_row: int) -> tuple[int, int]:

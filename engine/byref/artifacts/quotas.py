@@ -120,6 +120,11 @@ def excess(
     return None
 
 
+def kept_bytes(connection: Connection, session_row: int) -> int:
+    """Return the incomplete sum in the session's row."""
+    return _known(connection, _SESSION, session_row).stored
+
+
 def is_far(policy: Policy, kept: int | None, adding: Mapping[bytes, int]) -> bool:
     """Tell whether no quota is near: with `kept`, the incomplete sum in the session's row, at least half of it is left.
 

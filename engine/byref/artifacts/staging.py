@@ -46,6 +46,9 @@ PUT_OFF_SECONDS = GRACE.total_seconds() / 10
 BUFFERED_BYTES = 2 << 20
 """Most bytes of one output that are kept in memory until its commit writes them; a larger payload is staged."""
 
+BUFFERED_EACH_BYTES = 256 << 10
+"""Most bytes of a payload that is one of any number, as the values of a run are, and is written by their commit."""
+
 _ATTEMPTS = 4
 
 Transact = Callable[[Callable[[Connection], Any]], Any]
@@ -97,6 +100,8 @@ class Staged:
     lines: int
     content: Content | None
     """The content to write again if the blob is deleted before the commit; None for a stream, which cannot be read twice."""
+    buffered: Buffered | None = None
+    """The compressed bytes where nothing is staged yet, and the commit writes them."""
 
 
 def begun(place: Place, data: bytes) -> Ahead | None:
@@ -153,6 +158,15 @@ def stage(place: Place, content: Content, ahead: Ahead | None = None) -> Staged:
     return Staged(found.id, found.key, found.store, content.digest, len(content.data), content.lines, content)
 
 
+def prepare(place: Place, content: Content, ahead: Ahead | None = None) -> Staged:
+    """Do what `stage` does, but leave few bytes that go into SQL to `publish_kept`, in the commit."""
+    size = len(content.data)
+    if place.objects is not None or ahead is not None or size > BUFFERED_EACH_BYTES:
+        return stage(place, content, ahead)
+    buffered = buffer(content)
+    return Staged(0, buffered.key, None, content.digest, size, content.lines, content, buffered)
+
+
 def stage_stream(place: Place, pieces: Iterable[bytes], content_type: str) -> Staged:
     """Write a payload while it arrives. If its pieces raise, nothing of it is kept, and the exception is passed on.
 
@@ -175,16 +189,20 @@ def publish(connection: Connection, tenant: str, blob_id: int, digest: bytes) ->
 
 
 def publish_kept(connection: Connection, place: Place, staged: Staged) -> Published:
-    """Do what `publish` does, and write the bytes again if they were deleted meanwhile.
+    """Do what `publish` does, and write the bytes again if they were deleted meanwhile, or were left to this transaction.
 
-    They are written in this transaction, which then holds its locks for longer, so that nothing can delete them again.
+    They are written in this transaction, which then holds its locks for longer, so that nothing can delete them again. Here, too,
+    equal bytes that are published already are compared with their checksums before they are used: those of `prepare` are few.
 
     Raises:
         ArtifactMissing: the bytes were deleted each time, or came as a stream.
     """
     here = replace(place, transact=lambda work: work(connection), leavable=None)
     for _ in range(_ATTEMPTS):
-        published = publish(connection, place.tenant, staged.blob_id, staged.digest)
+        if staged.buffered is not None:
+            published = publish_buffered(connection, place.tenant, staged.buffered)
+        else:
+            published = publish(connection, place.tenant, staged.blob_id, staged.digest)
         if published is not None:
             return published
         if staged.content is None:

@@ -291,6 +291,7 @@ def is_bindable(name: str) -> bool:
 
 _NAMED = select(VariableRow.name).where(VariableRow.session_id == bindparam("of_session"))
 _ANY = _NAMED.where(VariableRow.name.in_(bindparam("names", expanding=True)))
+_ORIGINS = _ANY.add_columns(VariableRow.origin)
 _FEW = ("name_0", "name_1", "name_2", "name_3")
 """Parameters for one or two names and their numbered ones. They are separate because SQLAlchemy expands a list at each execution."""
 ANY_OF_FEW = _NAMED.where(VariableRow.name.in_([bindparam(name) for name in _FEW]))
@@ -329,6 +330,15 @@ def in_use(connection: Connection, session_row: int, names: Collection[str]) -> 
         name
         for some in store.batched(set(names))
         for name in connection.execute(_ANY, {"of_session": session_row, "names": some}).scalars()
+    }
+
+
+def origins(connection: Connection, session_row: int, names: Collection[str]) -> dict[str, str]:
+    """Return those of the names that are bound in the session, as `in_use` does, each with what bound it: `output` or `run`."""
+    return {
+        row.name: row.origin
+        for some in store.batched(set(names))
+        for row in connection.execute(_ORIGINS, {"of_session": session_row, "names": some})
     }
 
 
@@ -480,21 +490,42 @@ def bound(artifact: Artifact, named: Sequence[tuple[str, Part]], step: int) -> l
     return [Variable(name, part.shape, part.path, step, "output", part.kind, 1, artifact) for name, part in named]
 
 
-def rebind(connection: Connection, *, session_row: int, name: str, artifact_row: int, part: Part, step: int) -> bool:
-    """Bind a name that code made to something new; False if there is no such name, or it is bound to an output."""
-    done = connection.execute(
-        update(VariableRow)
-        .where(VariableRow.session_id == session_row, VariableRow.name == name, VariableRow.origin == "run")
-        .values(
-            artifact_id=artifact_row,
-            path=to_text(part.path),
-            shape=part.shape,
-            kind=part.kind,
-            step=step,
-            revision=VariableRow.revision + 1,
-        )
+def rebind(
+    connection: Connection, *, session_row: int, artifact_row: int, named: Sequence[tuple[str, Part]], step: int
+) -> None:
+    """Bind names that code made to parts of another artifact. A name of an output stays as it is."""
+    rows = [
+        {
+            "of_session": session_row,
+            "of_name": name,
+            "new_artifact": artifact_row,
+            "new_path": to_text(part.path),
+            "new_shape": part.shape,
+            "new_kind": part.kind,
+            "new_step": step,
+        }
+        for name, part in named
+    ]
+    if rows:
+        connection.execute(_REBIND, rows)
+
+
+_REBIND = (
+    update(VariableRow)
+    .where(
+        VariableRow.session_id == bindparam("of_session"),
+        VariableRow.name == bindparam("of_name"),
+        VariableRow.origin == "run",
     )
-    return done.rowcount == 1
+    .values(
+        artifact_id=bindparam("new_artifact"),
+        path=bindparam("new_path"),
+        shape=bindparam("new_shape"),
+        kind=bindparam("new_kind"),
+        step=bindparam("new_step"),
+        revision=VariableRow.revision + 1,
+    )
+)
 
 
 def drop(connection: Connection, *, session_row: int, names: Collection[str]) -> None:

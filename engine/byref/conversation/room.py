@@ -32,10 +32,17 @@ def excess(scope: Scope, adding: Mapping[bytes, int], kept: int | None = None) -
     return found
 
 
-def check(scope: Scope, adding: Mapping[bytes, int]) -> None:
+def kept_bytes(scope: Scope) -> int | None:
+    """Return the sum in the session's row, for `excess`; None where that would spare no question."""
+    if scope.policy.max_session_bytes is None or scope.policy.max_tenant_bytes is not None:
+        return None
+    return scope.ask(lambda connection: quotas.kept_bytes(connection, scope.row))
+
+
+def check(scope: Scope, adding: Mapping[bytes, int], kept: int | None = None) -> None:
     """Raise QuotaExceeded if `excess` finds a quota, or a payload is larger than `max_artifact_bytes`."""
     if found := quotas.too_large(scope.policy, max(adding.values(), default=0), owner_of(scope)) or excess(
-        scope, adding
+        scope, adding, kept
     ):
         raise QuotaExceeded(str(found))
 
@@ -53,7 +60,7 @@ def excess_within(
 
 def check_within(connection: Connection, scope: Scope, adding: Mapping[bytes, int]) -> None:
     """Raise QuotaExceeded if storing payloads would exceed a quota; the caller holds the session's lock."""
-    if found := excess_within(connection, scope, adding):
+    if adding and (found := excess_within(connection, scope, adding)):
         raise QuotaExceeded(str(found))
 
 
@@ -64,14 +71,16 @@ def stage(
     beside: Mapping[bytes, int] | None = None,
     *,
     ahead: Ahead | None = None,
+    kept: int | None = None,
 ) -> Staged:
-    """Stage bytes as an unpublished blob; QuotaExceeded if there is no room for them.
+    """Stage bytes as an unpublished blob, or prepare them for the commit; QuotaExceeded if there is no room for them.
 
-    `beside` has the sizes, by digest, of other payloads that will be stored with them; `ahead` are the frames from `staging.begun`.
+    `beside` has the sizes, by digest, of other payloads that will be stored with them; `ahead` are the frames from `staging.begun`;
+    `kept` is as in `excess`.
     """
     digest = digest_of(data)
-    check(scope, {**(beside or {}), digest: len(data)})
-    return staging.stage(scope.place, Content(data, digest, line_count(data), content_type), ahead)
+    check(scope, {**(beside or {}), digest: len(data)}, kept)
+    return staging.prepare(scope.place, Content(data, digest, line_count(data), content_type), ahead)
 
 
 def owner_of(scope: Scope) -> Owner:

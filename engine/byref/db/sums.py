@@ -106,8 +106,14 @@ def _added(connection: Connection, session_row: int, sums: dict[str, Any], after
 
 def freed(connection: Connection, session_rows: Collection[int]) -> None:
     """Record that something of locked sessions was deleted: from now on their kept sums of stored bytes are only bounds."""
-    known = SessionRow.id.in_(session_rows), SessionRow.stored_until.is_not(None)
-    connection.execute(update(SessionRow).where(*known).values(stored_until=None))
+    connection.execute(_FREED, {"of_sessions": list(session_rows)})
+
+
+_FREED = (
+    update(SessionRow)
+    .where(SessionRow.id.in_(bindparam("of_sessions", expanding=True)), SessionRow.stored_until.is_not(None))
+    .values(stored_until=None)
+)
 
 
 def freed_of_tenants(connection: Connection, blob_ids: Collection[int]) -> None:

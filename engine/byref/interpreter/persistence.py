@@ -113,6 +113,14 @@ class Left:
     """Names of earlier runs that could not be read, or not with their types, each with the reason."""
 
     @property
+    def added(self) -> dict[bytes, int]:
+        """The sizes of all bytes stored with it, by digest."""
+        added = {names.digest_of(self.last): len(self.last)} if self.last else {}
+        for one in (*self.bundles, self.result, self.state):
+            added |= {} if one is None else one.added
+        return added
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is to be committed but names that are dropped."""
         return not (self.bundles or self.aliases or self.result or self.named or self.state)
@@ -152,22 +160,30 @@ def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int)
         lost[name] = f"more than {MAX_NAMES:,} names"
     new = new[:MAX_NAMES]
     state = _state(inputs, outcome, stored)
+    big = _big_value(scope, outcome, inline_tokens)
+    last = None if outcome.last == inputs.kept.last else outcome.last
+    kept = room.kept_bytes(scope) if new or big or last or state is not None else None
     if state is not None:
         try:
-            room.check(scope, state.added)
+            room.check(scope, state.added, kept)
         except QuotaExceeded as error:
             lost |= {name: str(error) for name, what in outcome.named.items() if what}
             state = None
     bundles: list[Bundle] = []
     for values in _bundled({name: outcome.bound[name] for name in new if name in outcome.bound}):
         try:
-            bundles.append(_stage(scope, values))
+            bundles.append(_stage(scope, values, kept))
         except QuotaExceeded as error:
             lost |= dict.fromkeys(values, str(error))
     result = None
-    if (value := _big_value(scope, outcome, inline_tokens)) is not None:
+    if big is not None:
         with suppress(QuotaExceeded):  # then the reply shows a part of it, as of printed text
-            result = _stage(scope, {RESULT_NAME: value})
+            result = _stage(scope, {RESULT_NAME: big}, kept)
+    if last:
+        try:
+            room.check(scope, {names.digest_of(last): len(last)}, kept)
+        except QuotaExceeded:
+            last = b""
     as_data = {name for name, variable in bound.items() if variable.origin == "run"}
     return Left(
         tuple(bundles),
@@ -175,7 +191,7 @@ def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int)
         result,
         {name: what for name, what in outcome.named.items() if what and name not in stored and name not in lost},
         state,
-        _last(scope, inputs, outcome),
+        last,
         rebound=tuple(sorted(stored & told - outcome.unkept.keys())),
         lost=lost,
         dropped=frozenset(deleted.union(name for name, why in lost.items() if why != STOPPED) - stored),
@@ -195,16 +211,6 @@ def _state(inputs: Inputs, outcome: Outcome, stored: Collection[str]) -> Written
     return Written(outcome.contents, outcome.blobs, inputs.kept, shown, rows)
 
 
-def _last(scope: Scope, inputs: Inputs, outcome: Outcome) -> bytes | None:
-    if outcome.last is None or outcome.last == inputs.kept.last:
-        return None
-    try:
-        room.check(scope, {names.digest_of(outcome.last): len(outcome.last)})
-    except QuotaExceeded:
-        return b""
-    return outcome.last
-
-
 def names_of(outcome: Outcome) -> set[str]:
     """Return the names that a run bound, or could not keep."""
     return outcome.bound.keys() | outcome.same.keys() | outcome.named.keys() | outcome.unkept.keys()
@@ -219,7 +225,7 @@ def _bundled(values: Mapping[str, Bound]) -> Iterator[dict[str, Bound]]:
             yield {name: value}
 
 
-def _stage(scope: Scope, values: Mapping[str, Bound]) -> Bundle:
+def _stage(scope: Scope, values: Mapping[str, Bound], kept: int | None) -> Bundle:
     """Stage names and values as a JSON object with one member per line. Raises QuotaExceeded if there is no room for it."""
     parts = tuple(_part(name, value) for name, value in values.items())
     shapes: Any = {part.wanted: part.shape for part in parts}
@@ -234,7 +240,7 @@ def _stage(scope: Scope, values: Mapping[str, Bound]) -> Bundle:
         document, kind, content_type = first.exact, "document", EXACT
         preview, tokens = parts[0].shape, scope.count(parts[0].shape)
     beside = {names.digest_of(data): len(data) for data in exact.values()}
-    staged = room.stage(scope, document, content_type, beside)
+    staged = room.stage(scope, document, content_type, beside, kept=kept)
     return Bundle(staged, parts, Description(kind, content_type, staged.size, preview, tokens, shapes), exact)
 
 
@@ -283,12 +289,13 @@ def commit(connection: Connection, scope: Scope, left: Left, step: int, reply_st
     `step` is the step in which the names are bound, `reply_step` the reply's step, None without a reply. Raises QuotaExceeded if
     others stored so much meanwhile that there is no room left.
     """
+    room.check_within(connection, scope, left.added)
     made, gone, rows = dict[str, str](), dict[str, str](), dict[str, int]()
     only_code = frozenset(left.named)
     variables.drop(connection, session_row=scope.row, names=left.dropped | only_code)
     names.forget(connection, scope.row, left.dropped | only_code)
     staged: tuple[Aliases | Bundle, ...] = (*left.aliases, *left.bundles)
-    taken = variables.in_use(connection, scope.row, [part.wanted for one in staged for part in one.parts])
+    taken = variables.origins(connection, scope.row, [part.wanted for one in staged for part in one.parts])
     for alias in left.aliases:
         again = _insert_again(connection, scope, alias.artifact, reply_step)
         if again is not None:
@@ -318,7 +325,6 @@ def commit(connection: Connection, scope: Scope, left: Left, step: int, reply_st
         result = name, part.shape
     beside: list[str] = []
     if left.state is not None:
-        room.check_within(connection, scope, left.state.added)
         beside = _commit_state(connection, scope, left, left.state, rows, step)
         made |= {name: what for name, what in left.named.items() if what != "import"}
     elif left.lost or left.dropped:
@@ -352,15 +358,14 @@ def _commit_state(
         beyond = dict.fromkeys((name for name in entries if name not in there), AT_ONCE)
         entries = {name: one for name, one in entries.items() if name not in beyond}
     lost = {name: why for name, why in {**before.lost, **beyond, **_reasons(left)}.items() if name not in new}
-    names.write_blobs(connection, tenant=scope.tenant, session_row=scope.row, blobs=state.blobs, step=step)
-    if is_alone:
-        names.forget_blobs(connection, scope.row, {*blobs_of(decode_contents(state.contents).parts)})
     names.write_record(
         connection,
         tenant=scope.tenant,
         session_row=scope.row,
         record=Record(snapshots, entries, lost),
         step=step,
+        blobs=state.blobs,
+        gone=now.not_needed({*blobs_of(decode_contents(state.contents).parts)}) if is_alone else (),
     )
     if is_alone:
         return []
@@ -388,8 +393,7 @@ def _reasons(left: Left) -> dict[str, str]:
 
 
 def _insert(connection: Connection, scope: Scope, bundle: Bundle, step: int | None) -> int:
-    """Publish what was staged as an artifact and return its row id; QuotaExceeded if there is no room any more."""
-    room.check_within(connection, scope, bundle.added)
+    """Publish what was staged as an artifact and return its row id."""
     blob = staging.publish_kept(connection, scope.place, bundle.staged)
     return scope.publish(connection, blob, bundle.about, step=step, origin="run").row_id
 
@@ -407,21 +411,15 @@ def _insert_again(connection: Connection, scope: Scope, artifact: Artifact, step
 
 
 def _bind(
-    connection: Connection, scope: Scope, row: int, parts: Sequence[Part], taken: set[str], step: int
+    connection: Connection, scope: Scope, row: int, parts: Sequence[Part], taken: Mapping[str, str], step: int
 ) -> dict[str, str]:
     """Bind names to parts of an artifact, except those that stand for stored output; return the bound ones with their shapes."""
-    made, fresh = {}, []
-    for part in parts:
-        if part.wanted not in taken:
-            fresh.append((part.wanted, part))
-        elif not variables.rebind(
-            connection, session_row=scope.row, name=part.wanted, artifact_row=row, part=part, step=step
-        ):
-            continue
-        made[part.wanted] = part.shape
+    named = [(part.wanted, part) for part in parts if taken.get(part.wanted) != "output"]
+    again = [one for one in named if one[0] in taken]
+    variables.rebind(connection, session_row=scope.row, artifact_row=row, named=again, step=step)
     names.forget(connection, scope.row, [part.wanted for part in parts])
-    _bind_new(connection, scope, row, fresh, step)
-    return made
+    _bind_new(connection, scope, row, [one for one in named if one[0] not in taken], step)
+    return {name: part.shape for name, part in named}
 
 
 def _bind_new(
