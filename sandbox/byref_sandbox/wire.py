@@ -213,6 +213,8 @@ class Request(msgspec.Struct, frozen=True):
     """Variables that the code's text changes in place; of their tables the name begins with `contents.FRAME`."""
     is_reading: bool = False
     """The code's text changes nothing in place, for certain."""
+    reads: list[str] = []
+    """Names of the session that the code reads, if its text binds no name, and changes nothing as long as these stand for plain data."""
     names: list[str] = []
     """All names that exist in the session, for messages."""
     files: list[GivenFile] = []

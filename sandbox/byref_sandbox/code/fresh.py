@@ -82,13 +82,13 @@ def fresh_names(statements: Collection[Sequence[ast.AST]], given: Collection[str
     for node in nodes:
         if (name := _stored_into(node)) is not None and (id(node) not in known or name in sliced):
             mixed.add(name)
-    others = frozenset(given).difference(scalars, _replaced(statements, made))
+    others = frozenset(given).difference(scalars, bound_first(statements) & made)
     names = frozenset(name for name in made if new[name] == bound[name]) - others
     return Fresh(names, names - mixed)
 
 
-def _replaced(statements: Iterable[Sequence[ast.AST]], names: Collection[str]) -> set[str]:
-    """Return those names that the top level binds before anything else mentions them."""
+def bound_first(statements: Iterable[Sequence[ast.AST]]) -> set[str]:
+    """Return the names that the top level binds before anything else mentions them, from the nodes of its statements."""
     found: set[str] = set()
     seen: set[str] = set()
     for nodes in statements:
@@ -97,7 +97,7 @@ def _replaced(statements: Iterable[Sequence[ast.AST]], names: Collection[str]) -
             if isinstance(target, ast.Name) and target.id not in seen and mentioned.count(target.id) == 1:
                 found.add(target.id)
         seen.update(mentioned)
-    return found.intersection(names)
+    return found
 
 
 def bound_names(node: ast.AST) -> Iterator[str]:

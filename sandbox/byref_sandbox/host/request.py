@@ -12,6 +12,7 @@ import msgspec
 from byref_sandbox import wire
 from byref_sandbox.code import libraries
 from byref_sandbox.code.analysis import FAMILIAR, Analysed, definitions_of
+from byref_sandbox.code.fresh import bound_first
 from byref_sandbox.code.inplace import changed_in_place
 from byref_sandbox.code.readonly import is_read_only
 from byref_sandbox.code.sqltext import references
@@ -88,12 +89,16 @@ def code_request(
     left = [name for name, value in variables.items() if _is_left(value)]
     left += sorted(session.all_names.difference(variables))
     bound_names = [variable.name for variable in bound]
-    changed = changed_in_place(code, session.texts[1:], {*bound_names, *(session.all_names & wanted)})
-    is_reading = is_read_only(Analysed.joined(session.texts[::-1]), [*bound_names, *([LAST] if session.last else ())])
+    own = session.all_names & wanted
+    changed = changed_in_place(code, session.texts[1:], {*bound_names, *own})
+    text = Analysed.joined(session.texts[::-1])
+    is_reading = is_read_only(text, [*bound_names, *([LAST] if session.last else ())])
     binds = bool(code.uses.assigned or code.uses.imports or code.uses.may_read_all)
     keeps = binds or not is_reading or session.has_settings or bool(session.last)
+    is_harmless = not (binds or session.has_settings or LAST in code.uses.names)
+    reads = own if own and is_harmless and is_read_only(text, [*bound_names, *own]) else ()
     # Names of the session may be functions that call the host's.
-    uses_session = code.uses.may_read_all or not session.all_names.isdisjoint(wanted)
+    uses_session = code.uses.may_read_all or bool(own)
     keeps = keeps or uses_session
     functions = [*stubs] if uses_session or _names_one(code, stubs) else []
     request = wire.Request(
@@ -117,6 +122,7 @@ def code_request(
         libraries=needed_libraries,
         changed=[FRAME + each.name if each.is_table else each.name for each in changed],
         is_reading=is_reading,
+        reads=sorted(reads),
         functions=functions,
         without=list(without),
     )
@@ -146,7 +152,8 @@ class _Session:
     def __init__(self, state: State | None, code: Analysed) -> None:
         self._state = state
         self._all = [decode_contents(snapshot.contents) for snapshot in state.snapshots] if state is not None else []
-        self._wanted: frozenset[str] | None = code.uses.names
+        # What the code binds before it mentions it is as it was only where the code fails before that: then it need not be read either.
+        self._wanted: frozenset[str] | None = code.uses.names - bound_first(code.statements)
         for contents in self._all:
             if self._wanted is not None:
                 self._wanted = contents.wanted(self._wanted)

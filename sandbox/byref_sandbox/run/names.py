@@ -32,7 +32,7 @@ from byref_sandbox.language.policy import Language, Program
 from byref_sandbox.outcome import AS_DATA, DELETED, STOPPED
 from byref_sandbox.state.graph import Graph, Written, last_of_literal, reason_of
 from byref_sandbox.state.known import Known
-from byref_sandbox.values import exact, values
+from byref_sandbox.values import exact, plain, values
 from byref_sandbox.values.bindings import Bindings, OnlyTable
 from byref_sandbox.values.construct import Constructed
 from byref_sandbox.values.plain import containers_in
@@ -43,6 +43,9 @@ _MAX_LOOKED_AT: Final = 10_000
 _MAX_REASON_CHARS: Final = 300
 _MAX_MEMBERS: Final = 300_000
 """Of tool data that is compared with what it was before the code ran: writing so many down takes some ten milliseconds."""
+_MOST_READ: Final = 3_000_000
+"""Parts of a value that are looked at to find out whether it is plain data: some 0.1 s, and less than to write it."""
+_FLAT: Final = frozenset({str, bytes, int, float, complex, bool, type(None)})
 _MAX_TABLE_BYTES: Final = 64 << 20
 _SETTINGS_TOLD: Final = "settings_of_libraries"
 """The name under which a reply says that settings are lost. Code seldom has a variable of that name."""
@@ -95,6 +98,7 @@ class Names:
         self._helper = space.get(FRAME_HELPER)
         self._before: dict[str, Any] = {}
         self._watched: dict[str, _Watched] = {}
+        self._leaves_all = False
         self._last: Any = None
         """The last value of the runs before, if the code may use it."""
         self.value: Any = None
@@ -149,7 +153,19 @@ class Names:
         self._before = dict(self._space)
         if self._before.get(LAST) is self._last:
             self._before.pop(LAST, None)
-        self._watched = {} if self._request.is_reading else {first: _Watched(one) for first, one in self._all_given()}
+        self._leaves_all = self._is_sure_to_leave_all()
+        is_watched = not (self._request.is_reading or self._leaves_all)
+        self._watched = {first: _Watched(one) for first, one in self._all_given()} if is_watched else {}
+
+    def _is_sure_to_leave_all(self) -> bool:
+        """Whether all names of the session stay as they are: those that the code reads are plain data, of which its text changes nothing."""
+        wanted, state = self._request.reads, self._state
+        is_whole = len(state.snapshots) == 1 and not state.without and not self.missed
+        if not is_whole or not wanted or not all(name in self._space for name in wanted):
+            return False
+        tables = [table for name, table in self._bindings.frames.items() if name in self._tools]  # made of JSON
+        values = (self._space[name] for name in wanted)
+        return all(any(one is table for table in tables) or _is_data(one) for one in values)
 
     def _read_last(self, graph: Graph) -> None:
         try:
@@ -175,6 +191,8 @@ class Names:
             return [] if self.value is None else self._shown({})
         given = self._unchanged()
         bound, told = self._bound(given)
+        if self._leaves_all and self._stands_alone(self.value):
+            return [*told, *self._shown(bound)]
         written = self._graph.write(bound, given)
         frames: list[wire.Frame] = [*self.missed, *told, *self._shown(bound)]
         blobs: list[Any] = [*written.bodies.values(), *written.leaves.values()]
@@ -220,6 +238,12 @@ class Names:
             return any(part.names for part in contents.parts)
         return bool(self._state.without) or [data] != [snapshot.contents for snapshot in self._state.snapshots]
 
+    def _stands_alone(self, value: object) -> bool:
+        """Whether a last value shares nothing with the session's names that can change; only what is written tells what a container shares."""
+        if isinstance(value, pd.DataFrame | pd.Series | pd.Index):
+            return True  # what tables share is copied before it is changed
+        return _is_flat(value) or all(_is_flat(self._space[name]) for name in self._request.reads)
+
     def told_of_stop(self) -> list[wire.Frame]:
         """Return what the reply says where no time or memory is left to look at the names: new values are lost."""
         new = [name for name in self._space if name.isidentifier() and not name.startswith("__") and self._is_new(name)]
@@ -261,7 +285,7 @@ class Names:
 
     def _unchanged(self) -> dict[str, Any]:
         """Return what was given and is as it was."""
-        if self._request.is_reading:
+        if self._request.is_reading or self._leaves_all:
             return dict(self._all_given())
         changed = {*self._request.changed}
         return {
@@ -328,6 +352,27 @@ def _digest_of(value: Any, kept: values.Keepsake) -> bytes:
 
 def _hashes_of(index: pd.Index) -> bytes:
     return np.ascontiguousarray(pd.util.hash_pandas_object(index, index=False).to_numpy()).tobytes()
+
+
+def _is_data(value: Any) -> bool:
+    """Whether reading a value runs no code of others, and changes nothing in it."""
+    if type(value) in (pd.DataFrame, pd.Series):
+        return all(plain.is_plain(objects.tolist(), _MOST_READ) for objects in _objects_of(value))
+    return plain.is_plain(value, _MOST_READ)
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether a value holds no container that something else may hold, too, and change."""
+    if isinstance(value, pd.DataFrame | pd.Series):
+        return not _objects_of(value)
+    return type(value) in _FLAT or isinstance(value, np.generic) or (type(value) is tuple and all(map(_is_flat, value)))
+
+
+def _objects_of(table: Any) -> list[Any]:
+    """Columns, labels and categories of a table that may be any objects."""
+    columns = [table] if isinstance(table, pd.Series) else [table.columns, *(column for _, column in table.items())]
+    found = [each.cat.categories if each.dtype == "category" else each for each in (table.index, *columns)]
+    return [each for each in found if isinstance(each, pd.MultiIndex) or each.dtype == object]
 
 
 class _Watched:

@@ -18,9 +18,11 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder()
 
 
-def is_plain(value: object) -> bool:
-    """Whether a value consists of JSON's own types alone; NaN and infinities may be among its floats. It must not contain itself."""
-    return _nones_in(value) is not None
+def is_plain(value: object, most: int = 0) -> bool:
+    """Whether a value consists of JSON's own types alone, and, if that is given, of at most `most` parts; NaN and infinities may be among its
+    floats. Without `most` it must not contain itself.
+    """
+    return _nones_in(value, most) is not None
 
 
 def is_json(value: object, text: bytes = b"") -> bool:
