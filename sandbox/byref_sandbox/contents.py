@@ -6,7 +6,8 @@ as opaque bytes by digest; this table tells it which of them a run needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -60,7 +61,8 @@ class Part(msgspec.Struct, frozen=True):
 
     names: list[Name]
     leaves: list[bytes]
-    """Digests of its blobs, in the order in which the stream takes them; one blob may be there twice."""
+    """Digests of its blobs, in the order in which the stream takes them; one blob may be there twice. Of each large buffer there are several,
+    so that only those are stored anew in which something has changed."""
     digest: bytes
     """Of the stream."""
     paths: list[Path] = []
@@ -73,6 +75,13 @@ class Part(msgspec.Struct, frozen=True):
     """Of the functions in it."""
     libraries: list[str] = []
     """Of those that are loaded only when code needs them: what it takes to read it."""
+    pieces: list[int] = []
+    """How many of the blobs are each buffer, in order; none where each is one."""
+
+    def buffers(self) -> Iterator[list[bytes]]:
+        """The digests of the blobs of each buffer of the stream."""
+        left = iter(self.leaves)
+        return (list(itertools.islice(left, count)) for count in (self.pieces or itertools.repeat(1, len(self.leaves))))
 
 
 class Contents(msgspec.Struct, frozen=True):

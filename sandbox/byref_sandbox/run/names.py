@@ -180,8 +180,8 @@ class Names:
         tables = [(FRAME + name, table) for name, table in self._bindings.frames.items() if name in self._given_names]
         return [*self._given.items(), *tables]
 
-    def _leaf_of(self, digest: bytes) -> bytearray:
-        return bytearray(self._blob_of(digest))
+    def _leaf_of(self, digests: list[bytes]) -> bytearray:
+        return bytearray().join(map(self._blob_of, digests))
 
     # After the code
 

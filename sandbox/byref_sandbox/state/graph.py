@@ -57,6 +57,8 @@ _EXPORTS: Final = ".exports"
 _EARLIER: Final = "<earlier code>"
 _OTHER_VERSION: Final = "kept by another version of Python or its libraries"
 _OBJECT: Final = np.dtype(object)
+_PIECE_BYTES: Final = 4 << 20
+"""Where one cell of a large table has changed, so much is stored anew."""
 _MANY_CELLS: Final = LARGE_BYTES // 4
 """Objects in the cells of a table, each of which takes four bytes or more."""
 _SIZED: Final = frozenset({str, bytes, bytearray, list, dict, set})
@@ -131,13 +133,13 @@ class Graph:
         self,
         contents: Contents,
         body_of: Callable[[bytes], bytes],
-        leaf_of: Callable[[bytes], Any],
+        leaf_of: Callable[[list[bytes]], Any],
         wanted: Iterable[str] | None = None,
     ) -> dict[str, str]:
         """Bind the names, and return those that are lost, with the reasons.
 
-        `body_of` returns a stream by its digest. `leaf_of` returns a blob as memory that this process may write to, new memory
-        for each call. Large names that are not `wanted` are not read.
+        `body_of` returns a stream by its digest. `leaf_of` returns blobs, one after the other, as memory that this process may write to, new
+        memory for each call. Large names that are not `wanted` are not read.
         """
         self._before = contents
         if contents.versions != self._known.versions:
@@ -157,7 +159,7 @@ class Graph:
         self,
         contents: Contents,
         body_of: Callable[[bytes], bytes],
-        leaf_of: Callable[[bytes], Any],
+        leaf_of: Callable[[list[bytes]], Any],
         names: Iterable[str],
     ) -> dict[str, str]:
         """Bind these names as another run wrote them that began with the same names: as `read`, and after it."""
@@ -185,7 +187,7 @@ class Graph:
             return Reader(last.body, self._builders, (), 0, ()).read(len(last.body), last.pickles)
 
     def _read_part(
-        self, part: Part, body_of: Callable[[bytes], bytes], leaf_of: Callable[[bytes], Any]
+        self, part: Part, body_of: Callable[[bytes], bytes], leaf_of: Callable[[list[bytes]], Any]
     ) -> dict[str, str]:
         lost: dict[str, str] = {}
         given: list[object] = []
@@ -207,7 +209,7 @@ class Graph:
         faults = Faults(part, body, len(given), filler, missing, self._by_name) if missing else None
         for _ in range(_MAX_TRIES):
             try:
-                reader = Reader(body, self._builders, given, filler, map(leaf_of, part.leaves))
+                reader = Reader(body, self._builders, given, filler, map(leaf_of, part.buffers()))
             except Exception as error:  # noqa: BLE001  a forged stream may lead to anything
                 return dict.fromkeys((name.name for name in part.names), reason_of(error))
             try:
@@ -591,6 +593,10 @@ def _is_bare(function: types.FunctionType) -> bool:
     return function.__closure__ is None and not function.__dict__ and all(type(each) in _SCALARS for each in given)
 
 
+def _pieces(leaf: memoryview) -> list[memoryview]:
+    return [leaf[at : at + _PIECE_BYTES] for at in range(0, len(leaf), _PIECE_BYTES)]
+
+
 class _Stream:
     """A part while it is written."""
 
@@ -615,8 +621,9 @@ class _Stream:
         """Write a name. Raises Unkept and TooBig, and what the pickler raises."""
         self.writer.runs_code = False
         self.writer.libraries.clear()
-        leaves = len(self.writer.leaves)
-        self.names.append(Name(name, *self.writer.write(value), len(self.writer.leaves) - leaves))
+        before = len(self.writer.leaves)
+        written = self.writer.write(value)
+        self.names.append(Name(name, *written, sum(len(_pieces(leaf)) for leaf in self.writer.leaves[before:])))
         if name not in self._definitions and not name.startswith("."):
             self.looked_up = frozenset(self.writer.looked_up)
         if self.writer.runs_code:
@@ -645,7 +652,8 @@ class _Stream:
         """Return the part as the table of contents describes it. Nothing can be appended afterwards."""
         self.body = self.writer.body()
         self.digest = blake3(self.body).digest()
-        self.leaves = [(blake3(leaf).digest(), leaf) for leaf in self.writer.leaves]
+        pieces = [_pieces(leaf) for leaf in self.writer.leaves]
+        self.leaves = [(blake3(piece).digest(), piece) for leaf in pieces for piece in leaf]
         return Part(
             names=self.names,
             leaves=[digest for digest, _ in self.leaves],
@@ -655,6 +663,7 @@ class _Stream:
             filler=self.writer.filler,
             programs=sorted(self.writer.programs),
             libraries=sorted(self._libraries),
+            pieces=[*map(len, pieces)] if len(self.leaves) > len(pieces) else [],
         )
 
 

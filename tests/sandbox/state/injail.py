@@ -44,7 +44,7 @@ lost, error, value = {}, None, None
 _RUN = """
 if stored['contents']:
     table = contents_module.decode_contents(base64.b64decode(stored['contents']))
-    lost = graph.read(table, blobs.__getitem__, lambda digest: bytearray(blobs[digest]))
+    lost = graph.read(table, blobs.__getitem__, lambda digests: bytearray().join(map(blobs.__getitem__, digests)))
 program = language.compile(cell)
 graph.add_program(program.source, program.code)
 try:

@@ -62,7 +62,10 @@ class Notebook:
             if self.stored.contents:
                 blobs = self.stored.blobs
                 self.lost = graph.read(
-                    self.stored.table, blobs.__getitem__, lambda digest: bytearray(blobs[digest]), wanted
+                    self.stored.table,
+                    blobs.__getitem__,
+                    lambda digests: bytearray().join(map(blobs.__getitem__, digests)),
+                    wanted,
                 )
         self.printed_by_graph += out.getvalue()
         program = self.language.compile(source)
