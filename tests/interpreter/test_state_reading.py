@@ -117,6 +117,15 @@ def test_what_is_bound_anew_is_as_it_was_where_the_code_fails_before(session: Se
     assert session.run("[frame.shape, other.shape]").value == [[1, 1], [20_000, 3]]
 
 
+def test_a_name_in_a_text_is_read_before_it_is_bound(session: Session) -> None:
+    session.run(FRAME)
+    assert session.run("size = df('frame').shape[0]\nframe = [1]\n[size, frame]").value == [20_000, [1]]
+    session.run(FRAME)
+    assert session.run("frame = df('frame').head(2)\nframe.shape").value == [2, 3]
+    assert session.run("frame = eval('len(frame)')\nframe").value == 2
+    assert session.run("other = globals()['fra' + 'me']\nframe = 5\n[other, frame]").value == [2, 5]
+
+
 def test_a_function_finds_a_name_that_is_bound_after_its_call(session: Session) -> None:
     session.run(f"{FRAME}\ndef size(): return len(frame)")
     assert session.run("before = size()\nframe = frame_2 = pd.DataFrame({'n': [1]})\n[before, size()]").value == [

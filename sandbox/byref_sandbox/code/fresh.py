@@ -6,6 +6,7 @@ The names are found from the text alone, whatever the order in which it runs: ev
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -18,6 +19,7 @@ METHODS: Final = words(
 """These methods change the object that they are called on, and nothing else."""
 _MAKERS: Final = words("list dict set sorted Counter defaultdict str int float bool len round range")
 """These calls return something new, whatever their arguments are."""
+_IDENTIFIER: Final = re.compile(r"\w+")
 _FACTORIES: Final = words("list dict set int float str")
 _NEW: Final = (
     *(ast.Constant, ast.JoinedStr, ast.BinOp, ast.Compare),
@@ -88,13 +90,19 @@ def fresh_names(statements: Collection[Sequence[ast.AST]], given: Collection[str
 
 
 def bound_first(statements: Iterable[Sequence[ast.AST]]) -> set[str]:
-    """Return the names that the top level binds before anything else mentions them, from the nodes of its statements."""
+    """Return the names that the top level binds before anything else mentions them, from the nodes of its statements.
+
+    Texts mention names as well: `df("orders")`.
+    """
     found: set[str] = set()
     seen: set[str] = set()
     for nodes in statements:
-        mentioned = [node.id for node in nodes if isinstance(node, ast.Name)]
+        mentioned = Counter(node.id for node in nodes if isinstance(node, ast.Name))
+        for node in nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                mentioned.update(_IDENTIFIER.findall(node.value))
         for target, _ in _assigned(nodes[0]):
-            if isinstance(target, ast.Name) and target.id not in seen and mentioned.count(target.id) == 1:
+            if isinstance(target, ast.Name) and target.id not in seen and mentioned[target.id] == 1:
                 found.add(target.id)
         seen.update(mentioned)
     return found

@@ -357,6 +357,9 @@ def _hashes_of(index: pd.Index) -> bytes:
 def _is_data(value: Any) -> bool:
     """Whether reading a value runs no code of others, and changes nothing in it."""
     if type(value) in (pd.DataFrame, pd.Series):
+        labels = [*value.index.names, *(value.columns.names if type(value) is pd.DataFrame else [value.name])]
+        if value.attrs or not all(map(_is_flat, labels)):
+            return False
         return all(plain.is_plain(objects.tolist(), _MOST_READ) for objects in _objects_of(value))
     return plain.is_plain(value, _MOST_READ)
 
@@ -372,7 +375,7 @@ def _objects_of(table: Any) -> list[Any]:
     """Columns, labels and categories of a table that may be any objects."""
     columns = [table] if isinstance(table, pd.Series) else [table.columns, *(column for _, column in table.items())]
     found = [each.cat.categories if each.dtype == "category" else each for each in (table.index, *columns)]
-    return [each for each in found if isinstance(each, pd.MultiIndex) or each.dtype == object]
+    return [each for each in found if isinstance(each.dtype, pd.SparseDtype) or each.dtype == object]
 
 
 class _Watched:
