@@ -19,6 +19,8 @@ METHODS: Final = words(
 """These methods change the object that they are called on, and nothing else."""
 _MAKERS: Final = words("list dict set sorted Counter defaultdict str int float bool len round range")
 """These calls return something new, whatever their arguments are."""
+_PLACES: Final = words("loc iloc at iat")
+"""What is stored at one of these of a table is in that table."""
 _IDENTIFIER: Final = re.compile(r"\w+")
 _FACTORIES: Final = words("list dict set int float str")
 _NEW: Final = (
@@ -35,6 +37,9 @@ class Fresh(NamedTuple):
 
     def is_own(self, node: ast.expr) -> bool:
         """Tell whether the code itself made a value."""
+        if isinstance(node, ast.Attribute) and node.attr in _PLACES:
+            node = node.value
+            return isinstance(node, ast.Name) and node.id in self.names
         if isinstance(node, ast.Name):
             return node.id in self.names
         if isinstance(node, ast.Subscript):
@@ -144,6 +149,8 @@ def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 def _is_new(node: ast.expr, makers: frozenset[str]) -> bool:
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.operand, ast.Constant)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr == "copy" and not node.args  # with an argument it may be a function of a module
     return isinstance(node, _NEW) or (
         isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in makers
     )

@@ -29,12 +29,21 @@ _NAMES: Final = words("""abs all any bool dict enumerate filter float frozenset 
     reversed round set sorted str sum tuple type zip map df pd math statistics json re datetime itertools collections
     Counter defaultdict""")
 """Names that code may use besides its own names and those of what it was given."""
-_ATTRIBUTES: Final = words("""agg aggregate apply astype columns copy corr count cumsum DataFrame day describe diff dot drop_duplicates
-    dropna dt dtype dtypes dumps empty endswith fillna find first fmean format get groupby head iat idxmax idxmin iloc index isin
-    isna isnull items join keys last loc lower lstrip map max mean median merge min mode month most_common nlargest notna
-    notnull nsmallest nunique pivot_table quantile rank rename replace reset_index round rsplit rstrip sample select_dtypes
-    set_index shape size sort_index sort_values split startswith std stdev str strip sum tail title to_dict tolist transform
-    unique upper value_counts values var year""")
+_ATTRIBUTES: Final = words("""abs agg aggregate apply assign astype between bfill capitalize cat ceil center clip
+    columns combine_first concat contains copy corr count cov crosstab cumcount cummax cummin cumprod cumsum cut
+    DataFrame date date_range day day_name dayofweek dayofyear days describe diff div dot drop_duplicates droplevel
+    dropna dt dtype dtypes dumps duplicated empty endswith eq ewm exp expanding explode extract extractall ffill
+    fillna filter find findall first floor floordiv fmean format fromisoformat fullmatch ge get get_dummies group
+    groupby groups gt head hour iat idxmax idxmin iloc index interpolate isalpha isdigit isin isna isnan isnull
+    isnumeric isocalendar isoformat items join keys kurt last le ljust loads loc log log10 lower lstrip lt map mask
+    match max mean median melt merge microsecond min minute mod mode month month_name most_common mul NA NaT ne ngroup
+    nlargest normalize notna notnull nsmallest nth nunique partition pct_change pi pivot pivot_table pow prod qcut
+    quantile quarter rank reindex removeprefix removesuffix rename rename_axis replace resample reset_index rjust
+    rolling round rpartition rsplit rstrip sample search second select_dtypes sem Series set_axis set_index shape
+    shift size skew slice sort_index sort_values split sqrt stack startswith std stdev str strftime strip strptime sub
+    sum swapcase swaplevel T tail Timedelta timedelta Timestamp title to_datetime to_dict to_list to_numeric to_period
+    to_timedelta to_timestamp tolist total_seconds transform transpose truediv tz_convert tz_localize unique unstack
+    upper value_counts values var weekday where xs year zfill""")
 _MORE: Final = re.compile(r"[@(\[]|(?<![<>!=])=(?!=)")
 """Text in an expression of `query` that could call, name, take out or assign something."""
 _KEYWORDS: Final = words("inplace out")
