@@ -6,15 +6,17 @@ import gc
 import io
 import os
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from material import page, prose, records
 from psycopg import _queries
-from sqlalchemy import Select, delete, select, text, update
+from sqlalchemy import Connection, Select, delete, select, text, update
 from sqlalchemy.dialects.postgresql import psycopg
 from sqlcheck import TABLES
 
@@ -66,6 +68,28 @@ def test_lines_that_begin_where_a_piece_ends_are_read(session: Session) -> None:
         assert [int(row.partition("|")[2]) for row in rows] == list(range(first, first + 601))
     [(line, end)] = payload.chunks(9_999)
     assert payload.read().splitlines(keepends=True)[line - 1 :] == end.splitlines(keepends=True)
+
+
+def test_who_reads_on_is_given_more_frames_at_once_if_they_pack_well(session: Session) -> None:
+    def fetched(data: bytes, most: int | None = None) -> list[int]:
+        """How many frames each query gave to a reader of the first `most` chunks."""
+        payload, given = session.store_artifact(data).payload, list[int]()
+
+        def read(work: Callable[[Connection], Any]) -> Any:
+            rows = payload.source.read(work)
+            given.append(len(rows))
+            return rows
+
+        chunks = replace(payload, source=replace(payload.source, read=read)).frames()
+        got = b"".join(data for _, data in islice(chunks, most))
+        assert got == data[: len(got)] and (len(got) == len(data)) is (most is None)
+        return given
+
+    packs_well, packs_badly = b"%63d\n" % 7 * (40 << 14), os.urandom(14 << 20)
+    assert fetched(packs_well) == [1, 4, 8, 16, 11]
+    assert fetched(packs_badly)[:3] == [1, 4, 4]
+    assert fetched(packs_well, 1) == [1]
+    assert fetched(packs_well, 2) == [1, 4]
 
 
 # Keeping

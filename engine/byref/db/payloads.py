@@ -17,13 +17,15 @@ from sqlalchemy.orm import aliased
 
 from byref.db.tables import BlobRow, FrameRow
 from byref.errors import ArtifactMissing, ByrefError
-from byref.stores.frames import checksum, unpack, unpack_from
+from byref.stores.frames import FRAME_BYTES, checksum, unpack, unpack_from
 from byref.stores.protocol import BlobStore
 
 logger = logging.getLogger("byref")
 
 READ_AHEAD = 4
-"""Number of frames fetched by one query, or by one request to a store."""
+"""Number of frames fetched by one query, or by one request to a store; also of those that are unpacked ahead of a reader."""
+MOST_AHEAD = 16
+"""The same for a reader that goes on, if the frames pack so well that all have about as many bytes as `READ_AHEAD` of full size."""
 
 _FRAMES: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     select(
@@ -198,7 +200,8 @@ class StoredPayload:
         found = self._packed(query, 1, **first)
         for frame in found:
             yield from frame.from_line(first["line"]) if "line" in first else (frame.unpacked(),)
-        if not (packed := deque(self._behind(found))):
+        most = READ_AHEAD
+        if not (packed := deque(self._behind(found, most))):
             return
         # At most READ_AHEAD frames are unpacked and not yet read, so that memory is bounded however slow the reader is.
         pool = ThreadPoolExecutor(2, "byref-frames")
@@ -207,16 +210,20 @@ class StoredPayload:
             while packed or coming:
                 while packed and len(coming) < READ_AHEAD:
                     coming.append(pool.submit((last := packed.popleft()).unpacked))
-                    packed = packed or deque(self._behind([last]))
                 yield coming.popleft().result()
+                if not packed:  # only now: a reader that has enough needs no others, one that goes on may need many
+                    most = min(2 * most, MOST_AHEAD)
+                    packed = deque(self._behind([last], most))
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _behind(self, frames: Sequence[_Packed]) -> list[_Packed]:
-        """Return the next few stored frames behind the given ones."""
+    def _behind(self, frames: Sequence[_Packed], most: int) -> list[_Packed]:
+        """Return the next few stored frames behind the given ones: at most `most`, and fewer if these pack badly."""
         if not frames or frames[-1].end >= self.size:
             return []
-        return self._packed(_FROM_NUMBER, READ_AHEAD, number=frames[-1].row.number + 1)
+        # A query costs as much as the frames that it fetches if these pack well. The last one tells how the next ones do.
+        fitting = READ_AHEAD * FRAME_BYTES // max(1, len(frames[-1].data))
+        return self._packed(_FROM_NUMBER, min(most, max(READ_AHEAD, fitting)), number=frames[-1].row.number + 1)
 
     def _packed(self, frames: Any, most: int, **first: int) -> list[_Packed]:
         """Fetch the next few frames, still packed, and check that their numbers have no gap."""
