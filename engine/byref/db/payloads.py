@@ -17,7 +17,7 @@ from sqlalchemy.orm import aliased
 
 from byref.db.tables import BlobRow, FrameRow
 from byref.errors import ArtifactMissing, ByrefError
-from byref.stores.frames import FRAME_BYTES, checksum, unpack, unpack_from
+from byref.stores.frames import FRAME_BYTES, beginning, checksum, unpack, unpack_from
 from byref.stores.protocol import BlobStore
 
 logger = logging.getLogger("byref")
@@ -195,7 +195,7 @@ class StoredPayload:
         """Yield (byte offset, first line, bytes) of the frames from the first that `query` finds on.
 
         The first frame is fetched alone, because most readers need no other, and comes in pieces from the one with a `line`
-        on. The following frames are fetched and unpacked in the background, a few ahead of the reader.
+        on. The following frames are fetched a few at a time, and unpacked in the background, ahead of the reader.
         """
         found = self._packed(query, 1, **first)
         for frame in found:
@@ -319,11 +319,12 @@ class _Packed:
         place = row.number, row.byte_offset, row.first_line, row.size_bytes, row.codec
         return checksum(self.payload.key, *place, self.data)
 
-    def check(self) -> None:
-        """Raise ArtifactMissing if the bytes do not have the checksum with which they were stored."""
+    def check(self) -> bytes:
+        """Return the checksum; raise ArtifactMissing if the bytes do not have that with which they were stored."""
         stored = self.payload.compared.get(self.row.number) if self.row.checksum is None else bytes(self.row.checksum)
-        if stored != self.checksum():
+        if stored != (found := self.checksum()):
             raise self.payload._missing(f"is damaged: frame {self.row.number} has another checksum")
+        return found
 
     @property
     def end(self) -> int:
@@ -337,10 +338,10 @@ class _Packed:
 
     def from_line(self, line: int) -> Iterator[tuple[int, int, bytes]]:
         """Yield byte offset, first line and bytes of pieces from the one in which a line begins on, after a check."""
-        self.check()
         row = self.row
+        known = beginning(self.payload.key, row.number, self.check(), row.size_bytes)
         with self._damage():
-            for offset, feeds, data in unpack_from(row.codec, self.data, row.size_bytes, line - row.first_line):
+            for offset, feeds, data in unpack_from(row.codec, self.data, row.size_bytes, line - row.first_line, known):
                 yield row.byte_offset + offset, row.first_line + feeds, data
 
     def content(self) -> bytes:
