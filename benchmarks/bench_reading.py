@@ -58,12 +58,13 @@ def main(short: bool = False) -> Iterator[Figure]:
 
 
 def _lines(kind: str, session: byref.Session, artifact: byref.Artifact, plain: Path, runs: int) -> Iterator[Figure]:
-    """The first, a middle and the last page; every middle one is another."""
+    """The first, a middle and the last page, and the next one of who reads on; every middle one is in another mebibyte."""
     index = array("Q", accumulate(map(len, plain.read_bytes().splitlines(keepends=True)), initial=0))
     lines = len(index) - 1
     pages = {
         "first": lambda number: 1,
-        "middle": lambda number: lines // 3 + number * 997,
+        "middle": lambda number: (lines // 3 + number * 20_011) % (lines - LINES) + 1,
+        "next": lambda number: lines // 2 + number * LINES,
         "last": lambda number: lines - LINES + 1,
     }
     for page, first_of in pages.items():

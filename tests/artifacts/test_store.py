@@ -6,15 +6,17 @@ import gc
 import io
 import os
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from material import page, prose, records
 from psycopg import _queries
-from sqlalchemy import Select, delete, select, text, update
+from sqlalchemy import Connection, Select, delete, select, text, update
 from sqlalchemy.dialects.postgresql import psycopg
 from sqlcheck import TABLES
 
@@ -66,6 +68,60 @@ def test_lines_that_begin_where_a_piece_ends_are_read(session: Session) -> None:
         assert [int(row.partition("|")[2]) for row in rows] == list(range(first, first + 601))
     [(line, end)] = payload.chunks(9_999)
     assert payload.read().splitlines(keepends=True)[line - 1 :] == end.splitlines(keepends=True)
+
+
+def test_a_page_that_was_read_is_not_read_again_once_it_is_damaged_or_gone(session: Session) -> None:
+    """What is known of a frame that was read is used, but its bytes are compared again."""
+    artifact = session.store_artifact(b"".join(b"%d %d\n" % (number, number * 7919) for number in range(40_000)))
+    here, write = FrameRow.blob_id == artifact.payload.blob_id, session._scope.database.write
+    page = read_lines(artifact.payload, 20_000, 20_010, max_chars=1_000).text
+    assert read_lines(artifact.payload, 20_000, 20_010, max_chars=1_000).text == page
+    assert read_lines(artifact.payload, 20_005, 20_005, max_chars=1_000).text in page
+    whole = write(lambda c: c.execute(select(FrameRow.data).where(here)).scalar_one())
+    for damaged in (whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
+        write(lambda c, damaged=damaged: c.execute(update(FrameRow).where(here).values(data=damaged)))
+        with pytest.raises(ArtifactMissing, match="is damaged: frame 0"):
+            read_lines(artifact.payload, 20_000, 20_010, max_chars=1_000)
+    write(lambda c: c.execute(update(FrameRow).where(here).values(data=whole)))
+    assert read_lines(artifact.payload, 20_000, 20_010, max_chars=1_000).text == page
+    session.delete_artifact(artifact)
+    with pytest.raises(ArtifactMissing):
+        read_lines(artifact.payload, 20_000, 20_010, max_chars=1_000)
+
+
+def test_little_is_known_of_frames_that_were_read(session: Session) -> None:
+    payload = session.store_artifact(b"%15d\n" % 7 * (10 << 16)).payload
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for line in range(1, 10 << 16, 1_000):
+            read_lines(payload, line, line, max_chars=1_000)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 5 << 20, kept
+
+
+def test_who_reads_on_is_given_more_frames_at_once_if_they_pack_well(session: Session) -> None:
+    def fetched(data: bytes, most: int | None = None) -> list[int]:
+        """How many frames each query gave to a reader of the first `most` chunks."""
+        payload, given = session.store_artifact(data).payload, list[int]()
+
+        def read(work: Callable[[Connection], Any]) -> Any:
+            rows = payload.source.read(work)
+            given.append(len(rows))
+            return rows
+
+        chunks = replace(payload, source=replace(payload.source, read=read)).frames()
+        got = b"".join(data for _, data in islice(chunks, most))
+        assert got == data[: len(got)] and (len(got) == len(data)) is (most is None)
+        return given
+
+    packs_well, packs_badly = b"%63d\n" % 7 * (40 << 14), os.urandom(14 << 20)
+    assert fetched(packs_well) == [1, 4, 8, 16, 11]
+    assert fetched(packs_badly)[:3] == [1, 4, 4]
+    assert fetched(packs_well, 1) == [1]
+    assert fetched(packs_well, 2) == [1, 4]
 
 
 # Keeping

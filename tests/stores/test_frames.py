@@ -8,7 +8,8 @@ from random import Random
 import pytest
 import zstandard
 
-from byref.stores.frames import unpack_from
+from byref.stores import frames
+from byref.stores.frames import Beginning, unpack_from
 
 TEXT = b"".join(b"%d %d\n" % (number, Random(number).getrandbits(200)) for number in range(6_000))
 PACKED = zstandard.ZstdCompressor(level=1).compress(TEXT)
@@ -48,6 +49,36 @@ def test_pieces_from_a_line_are_the_rest_of_the_frame(name: str) -> None:
     at_ends = [text.count(b"\n", 0, end) for end in range(PIECE, len(text), PIECE)]
     for feeds in {each + more for each in (0, every // 2, *at_ends, every) for more in (-1, 0, 1)}:
         assert_from(packed, text, feeds)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_readers_of_one_frame_get_what_each_would_get_alone(name: str) -> None:
+    text = TEXTS[name]
+    packed = zstandard.ZstdCompressor(level=1).compress(text)
+    every = text.count(b"\n")
+    of_pieces = [text.count(b"\n", 0, end) + more for end in range(0, len(text), PIECE) for more in (-1, 0, 1)]
+    for seed in range(20):
+        random, known = Random(seed), Beginning()
+        for feeds in random.choices([*of_pieces, every, every + 1, *range(0, every, 1 + every // 9)], k=6):
+            alone = unpack_from("zstd", packed, len(text), feeds)
+            together = unpack_from("zstd", packed, len(text), feeds, known)
+            if random.random() < 0.5:
+                assert list(together) == list(alone)
+            else:
+                assert next(together) == next(alone)
+            assert text.startswith(known.found[0])
+
+
+def test_no_reader_but_the_first_two_of_a_frame_uncompresses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Beginning()
+    wanted = 100, 3_000, 6_000, 2_000, 4_500
+    firsts = [next(unpack_from("zstd", PACKED, len(TEXT), feeds)) for feeds in wanted]
+    assert next(unpack_from("zstd", PACKED, len(TEXT), wanted[0], known)) == firsts[0]
+    assert known.found[0] == TEXT[:PIECE]
+    assert next(unpack_from("zstd", PACKED, len(TEXT), wanted[1], known)) == firsts[1]
+    monkeypatch.delattr(frames, "zstandard")
+    for feeds, first in zip(wanted, firsts, strict=True):
+        assert next(unpack_from("zstd", PACKED, len(TEXT), feeds, known)) == first
 
 
 def test_what_was_not_compressed_comes_whole() -> None:

@@ -17,13 +17,15 @@ from sqlalchemy.orm import aliased
 
 from byref.db.tables import BlobRow, FrameRow
 from byref.errors import ArtifactMissing, ByrefError
-from byref.stores.frames import checksum, unpack, unpack_from
+from byref.stores.frames import FRAME_BYTES, beginning, checksum, unpack, unpack_from
 from byref.stores.protocol import BlobStore
 
 logger = logging.getLogger("byref")
 
 READ_AHEAD = 4
-"""Number of frames fetched by one query, or by one request to a store."""
+"""Number of frames fetched by one query, or by one request to a store; also of those that are unpacked ahead of a reader."""
+MOST_AHEAD = 16
+"""The same for a reader that goes on, if the frames pack so well that all have about as many bytes as `READ_AHEAD` of full size."""
 
 _FRAMES: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     select(
@@ -193,12 +195,13 @@ class StoredPayload:
         """Yield (byte offset, first line, bytes) of the frames from the first that `query` finds on.
 
         The first frame is fetched alone, because most readers need no other, and comes in pieces from the one with a `line`
-        on. The following frames are fetched and unpacked in the background, a few ahead of the reader.
+        on. The following frames are fetched a few at a time, and unpacked in the background, ahead of the reader.
         """
         found = self._packed(query, 1, **first)
         for frame in found:
             yield from frame.from_line(first["line"]) if "line" in first else (frame.unpacked(),)
-        if not (packed := deque(self._behind(found))):
+        most = READ_AHEAD
+        if not (packed := deque(self._behind(found, most))):
             return
         # At most READ_AHEAD frames are unpacked and not yet read, so that memory is bounded however slow the reader is.
         pool = ThreadPoolExecutor(2, "byref-frames")
@@ -207,16 +210,20 @@ class StoredPayload:
             while packed or coming:
                 while packed and len(coming) < READ_AHEAD:
                     coming.append(pool.submit((last := packed.popleft()).unpacked))
-                    packed = packed or deque(self._behind([last]))
                 yield coming.popleft().result()
+                if not packed:  # only now: a reader that has enough needs no others, one that goes on may need many
+                    most = min(2 * most, MOST_AHEAD)
+                    packed = deque(self._behind([last], most))
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _behind(self, frames: Sequence[_Packed]) -> list[_Packed]:
-        """Return the next few stored frames behind the given ones."""
+    def _behind(self, frames: Sequence[_Packed], most: int) -> list[_Packed]:
+        """Return the next few stored frames behind the given ones: at most `most`, and fewer if these pack badly."""
         if not frames or frames[-1].end >= self.size:
             return []
-        return self._packed(_FROM_NUMBER, READ_AHEAD, number=frames[-1].row.number + 1)
+        # A query costs as much as the frames that it fetches if these pack well. The last one tells how the next ones do.
+        fitting = READ_AHEAD * FRAME_BYTES // max(1, len(frames[-1].data))
+        return self._packed(_FROM_NUMBER, min(most, max(READ_AHEAD, fitting)), number=frames[-1].row.number + 1)
 
     def _packed(self, frames: Any, most: int, **first: int) -> list[_Packed]:
         """Fetch the next few frames, still packed, and check that their numbers have no gap."""
@@ -312,11 +319,12 @@ class _Packed:
         place = row.number, row.byte_offset, row.first_line, row.size_bytes, row.codec
         return checksum(self.payload.key, *place, self.data)
 
-    def check(self) -> None:
-        """Raise ArtifactMissing if the bytes do not have the checksum with which they were stored."""
+    def check(self) -> bytes:
+        """Return the checksum; raise ArtifactMissing if the bytes do not have that with which they were stored."""
         stored = self.payload.compared.get(self.row.number) if self.row.checksum is None else bytes(self.row.checksum)
-        if stored != self.checksum():
+        if stored != (found := self.checksum()):
             raise self.payload._missing(f"is damaged: frame {self.row.number} has another checksum")
+        return found
 
     @property
     def end(self) -> int:
@@ -330,10 +338,10 @@ class _Packed:
 
     def from_line(self, line: int) -> Iterator[tuple[int, int, bytes]]:
         """Yield byte offset, first line and bytes of pieces from the one in which a line begins on, after a check."""
-        self.check()
         row = self.row
+        known = beginning(self.payload.key, row.number, self.check(), row.size_bytes)
         with self._damage():
-            for offset, feeds, data in unpack_from(row.codec, self.data, row.size_bytes, line - row.first_line):
+            for offset, feeds, data in unpack_from(row.codec, self.data, row.size_bytes, line - row.first_line, known):
                 yield row.byte_offset + offset, row.first_line + feeds, data
 
     def content(self) -> bytes:

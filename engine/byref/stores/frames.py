@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -186,15 +187,46 @@ def unpack(codec: str, data: bytes, size: int) -> bytes:
     return data
 
 
-def unpack_from(codec: str, data: bytes, size: int, feeds: int) -> Iterator[tuple[int, int, bytes]]:
+class Beginning:
+    """What earlier readers of a frame have uncompressed of it. Any number of threads may use it."""
+
+    __slots__ = ("found",)
+
+    def __init__(self) -> None:
+        self.found: tuple[bytes, tuple[int, ...]] = b"", ()
+        """The first pieces, and the line feeds up to the end of each one; the feeds may be of fewer pieces. Replaced as a whole."""
+
+
+@lru_cache(4)
+def _beginning(key: str, number: int, checksum: bytes) -> Beginning:
+    return Beginning()
+
+
+def beginning(key: str, number: int, checksum: bytes, size: int) -> Beginning | None:
+    """Return what is known of a frame because of the last pages of lines: the next page is in the same frame most of the time.
+
+    It is kept of the last 4 frames with at most `FRAME_BYTES` each; None: nothing is kept, because the frame is one piece, or too
+    large. The checksum is that of the bytes that were just read from the store, so that what is damaged there is not found here.
+    """
+    return _beginning(key, number, checksum) if _PIECE_BYTES < size <= FRAME_BYTES else None
+
+
+def unpack_from(
+    codec: str, data: bytes, size: int, feeds: int, known: Beginning | None = None
+) -> Iterator[tuple[int, int, bytes]]:
     """Yield (offset, line feeds before it, bytes) of a frame: a piece that ends behind that many line feeds or more, and the rest.
 
-    Where the frame has fewer, its last piece comes. The rest is uncompressed only if it is asked for, because a page of lines is in the first piece most of the time. Raises
+    Where the frame has fewer, its last piece comes. The rest is uncompressed only if it is asked for, because a page of lines is in the first piece most of the time.
+    `known` is of the same frame, and gets what is uncompressed here before the rest. Raises
     ValueError as `unpack` does.
     """
     if codec != "zstd" or size <= _PIECE_BYTES:
         yield 0, 0, unpack(codec, data, size)
         return
+    if known is not None and known.found[0]:
+        yield from _unpack_further(data, size, feeds, known)
+        return
+    pieces, ends = list[bytes](), list[int]()
     try:
         if zstandard.frame_content_size(data) not in (size, -1):
             raise ValueError("damaged frame: it says another size")
@@ -203,7 +235,14 @@ def unpack_from(codec: str, data: bytes, size: int, feeds: int) -> Iterator[tupl
             while piece := reader.read(min(_PIECE_BYTES, size - at)):
                 begin, before = at, passed
                 at, passed = at + len(piece), passed + piece.count(b"\n")
+                if known is not None:
+                    pieces.append(piece)
+                    ends.append(passed)
                 if passed >= feeds or at == size:
+                    if at == size and reader.read(1):  # what is known as a whole frame has to be one
+                        raise ValueError(f"damaged frame: more than {size} bytes")
+                    if known is not None:
+                        known.found = b"".join(pieces), tuple(ends)
                     yield begin, before, piece
                     break
             rest = reader.read(size - at)
@@ -213,6 +252,25 @@ def unpack_from(codec: str, data: bytes, size: int, feeds: int) -> Iterator[tupl
         raise ValueError(f"damaged frame: {error}") from None
     if rest:
         yield at, passed, rest
+
+
+def _unpack_further(data: bytes, size: int, feeds: int, known: Beginning) -> Iterator[tuple[int, int, bytes]]:
+    """Yield what `unpack_from` does, of a frame that was read before: if what is known of it is not enough, of the whole."""
+    text, ends = known.found
+    if len(text) < size and ends[-1] < feeds:
+        text = unpack("zstd", data, size)
+    counted = list(ends)
+    at = passed = begin = before = 0
+    for number, begin in enumerate(range(0, len(text), _PIECE_BYTES)):
+        at, before = min(begin + _PIECE_BYTES, len(text)), passed
+        if number == len(counted):
+            counted.append(passed + text.count(b"\n", begin, at))
+        if (passed := counted[number]) >= feeds:
+            break
+    known.found = text, tuple(counted)
+    yield begin, before, text[begin:at]
+    if at < size:
+        yield at, passed, (text if len(text) == size else unpack("zstd", data, size))[at:]
 
 
 def line_count(payload: bytes) -> int:
