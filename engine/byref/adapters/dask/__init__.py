@@ -45,6 +45,7 @@ from byref_sandbox.host.exchange import Answer
 from byref_sandbox.values.data import Load
 
 try:
+    from byref.adapters.dask import direct
     from byref.adapters.dask import worker as dask_worker
     from byref.adapters.dask.cluster import Cluster, pickled
     from byref.adapters.dask.lines import HostEnd, Lost, Stopped
@@ -145,6 +146,7 @@ class DaskInterpreter(Runner):
         """End the sandboxes that no other interpreter uses, and the connection; running runs are given up."""
         if self._cluster.is_connected:
             with contextlib.suppress(SandboxUnavailable, RuntimeError):
+                self._cluster.everywhere(direct.leave, self._owner, seconds=_CLOSE_SECONDS)
                 self._cluster.everywhere(dask_worker.release, self._owner, seconds=_CLOSE_SECONDS)
         self._cluster.close()
 
@@ -214,8 +216,8 @@ class DaskInterpreter(Runner):
     ) -> Reply:
         """Send an order and return its reply; all orders of one run share one deadline."""
         packed = self._cluster.call(
-            dask_worker.perform,
             order,
+            owner=self._owner,
             affinity=session,
             seconds=seconds,
             until=asked + seconds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import threading
 import time
@@ -15,8 +16,10 @@ from blake3 import blake3
 from distributed import CancelledError, KilledWorker
 from distributed.client import ClosedClientError
 
+from byref.adapters.dask import direct
 from byref.adapters.dask.lines import HostEnd, Lost, Stopped
 from byref.adapters.dask.orders import VERSION
+from byref.adapters.dask.worker import perform
 from byref.errors import ConfigurationError, one_line
 from byref_sandbox import SandboxUnavailable
 
@@ -33,6 +36,8 @@ AVOID_SECONDS = 60.0
 """After a worker left a run unanswered, other workers are preferred for so long."""
 LOOK_SECONDS = 2.0
 """Greatest age of the list of workers."""
+_LATE_SECONDS = 0.25
+"""A worker that says so much later than it should whether an order lasts may be lost."""
 _OBJECT_BYTES = 1_000
 """Python's own overhead beside the bytes of an answer."""
 _PLAIN = ("msgpack", "error")
@@ -76,21 +81,27 @@ class Cluster:
         """How many of our runs each worker has not answered yet."""
         self._silent: dict[str, float] = {}
         """When a worker was sent a run that was not answered in time."""
+        self._listening: set[str] = set()
+        """The workers that take orders directly."""
+        self._stays: dict[str, Any] = {}
+        """The tasks that show the scheduler which workers are in use."""
 
     def call(
         self,
-        function: Callable[..., bytes],
-        *arguments: Any,
+        order: bytes,
+        *,
+        owner: str,
         affinity: str | None,
         seconds: float,
         until: float,
         most_bytes: int,
         line: HostEnd | None = None,
     ) -> object:
-        """Return the worker's result for the arguments; calls with the same `affinity` go to the same worker if it is free.
+        """Return a worker's reply to an order; orders with the same `affinity` go to the same worker if it is free.
 
-        If a worker is lost, the scheduler replaces it. If the scheduler is lost, everything is begun once more.
-        A run that has called something on its `line` is never begun again here.
+        Such an order is given to the worker directly, and is a task if that does not lead to a reply. If the worker of a task is
+        lost, the scheduler replaces it. If the scheduler is lost, everything is begun once more. A run that has called something on
+        its `line` is never begun again here.
 
         Raises:
             Lost: the worker of such a run was.
@@ -99,15 +110,26 @@ class Cluster:
                 more than `most_bytes`.
         """
         lost: BaseException | None = None
+        is_direct = affinity is not None and len(order) <= direct.MOST_BYTES
         for _ in range(_ATTEMPTS):
             client = self._connected()
             try:
-                with self._worker(client, affinity) as hint:
-                    key = f"byref-run-{secrets.token_hex(8)}"
-                    future = client.submit(function, VERSION, *arguments, key=key, pure=False, **hint)
+                with self._worker(client, affinity) as (worker, is_free):
+                    run = secrets.token_hex(8)
+                    lasts = False
+                    if is_direct and is_free and worker is not None:
+                        is_direct = False
+                        reply = self._directly(client, worker, run, order, owner, until, seconds, most_bytes, line)
+                        if type(reply) is bytes:
+                            return reply
+                        lasts = reply is True
+                    hint = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+                    key = f"byref-run-{run}"
+                    task = (direct.go_on, run) if lasts else (perform,)
+                    future = client.submit(*task, VERSION, order, key=key, pure=False, **hint)
                     if line is not None:
-                        line.attach(client, key, hint["workers"][0] if "workers" in hint else None)
-                    return self._result(future, hint.get("workers"), until, seconds, most_bytes, line)
+                        line.attach(client, key, worker, goes_on=lasts)
+                    return self._result(future, worker, until, seconds, most_bytes, line)
             except _Stranded:
                 affinity = None
             except _LOST as error:
@@ -149,10 +171,74 @@ class Cluster:
         self._client = self._given = None
         self._renew()
 
+    def _directly(
+        self,
+        client: Any,
+        worker: str,
+        run: str,
+        order: bytes,
+        owner: str,
+        until: float,
+        seconds: float,
+        most_bytes: int,
+        line: HostEnd | None,
+    ) -> bytes | bool | None:
+        """Give an order to a worker by itself; return its reply, True if it lasts, else what does not matter."""
+        said = direct.asked(
+            client,
+            worker,
+            self._listening,
+            run=run,
+            host=owner,
+            version=VERSION,
+            order=order,
+            most_bytes=most_bytes,
+        )
+        asked = asyncio.run_coroutine_threadsafe(said, client.loop.asyncio_loop)
+        try:
+            if line is not None:
+                line.attach(client, None, worker)
+            wait = _waiting(asked, line)
+            self._show_stay(client, worker, owner)
+            while not wait(max(0.0, min(direct.LASTS_SECONDS + _LATE_SECONDS, until - time.monotonic()))):
+                if time.monotonic() >= until:
+                    raise self._no_answer(seconds)
+                # The scheduler goes on connecting to a worker that is lost.
+                if client.status != "running" or worker not in client.nthreads(callback_timeout=CONNECT_SECONDS):
+                    break
+        finally:
+            asked.cancel()
+        reply = None if asked.cancelled() or asked.exception() is not None else asked.result()
+        if reply is None:
+            self._looked_at = -LOOK_SECONDS
+        if line is not None and line.has_begun and type(reply) is not bytes and reply is not True:
+            raise Lost("the worker of a run was lost")
+        if client.status != "running":
+            raise OSError("the connection was lost")
+        return reply
+
+    def _show_stay(self, client: Any, worker: str, owner: str) -> None:
+        """Have the scheduler see that a worker is in use."""
+        with self._lock:
+            if worker in self._stays and not self._stays[worker].done():
+                return
+            key = f"byref-stay-{secrets.token_hex(8)}"
+            made = self._stays[worker] = client.submit(
+                direct.stay, owner, worker, key=key, pure=False, workers=[worker], allow_other_workers=True
+            )
+        # What is kept of it would have to be moved before the worker may retire.
+        made.add_done_callback(lambda future: future.release())
+
+    def _no_answer(self, seconds: float) -> _NoAnswer:
+        return _NoAnswer(
+            f"no worker of the Dask cluster at {self.address} has answered within {seconds:.0f} s; "
+            f"it has {len(self._threads)} workers"
+        )
+
     def _result(
         self,
         future: Any,
-        meant: list[str] | None,
+        meant: str | None,
         until: float,
         seconds: float,
         most_bytes: int,
@@ -160,21 +246,11 @@ class Cluster:
     ) -> object:
         try:
             # Not `result(timeout=…)` in a loop: Dask loses a result that arrives in the moment of the timeout.
-            answered = threading.Event()
-
-            def note(_: object) -> None:
-                answered.set()
-                if line is not None:
-                    line.wake()
-
-            def wait(seconds: float) -> bool:
-                return answered.wait(seconds) if line is None else line.follow(answered, seconds)
-
-            future.add_done_callback(note)
+            wait = _waiting(future, line)
             while not wait(max(0.0, min(LOOK_SECONDS, until - time.monotonic()))):
                 if time.monotonic() >= until:
                     raise TimeoutError
-                if meant and self._is_stranded(future, meant[0]):
+                if meant is not None and self._is_stranded(future, meant):
                     raise _Stranded
             left = max(CONNECT_SECONDS, until - time.monotonic())
             if future.status == "error":  # not raised here: it may be an exception that ends a thread or a process
@@ -187,10 +263,7 @@ class Cluster:
                 )
             return future.result(timeout=left)
         except TimeoutError:
-            raise _NoAnswer(
-                f"no worker of the Dask cluster at {self.address} has answered within {seconds:.0f} s; "
-                f"it has {len(self._threads)} workers"
-            ) from None
+            raise self._no_answer(seconds) from None
         except (_Stranded, Stopped, SandboxUnavailable, *_LOST):
             raise
         except Exception as error:  # noqa: BLE001  whatever Dask raises for a broken answer
@@ -267,14 +340,18 @@ class Cluster:
         return client
 
     @contextmanager
-    def _worker(self, client: Any, affinity: str | None) -> Iterator[dict[str, Any]]:
-        """Yield Dask's options for the worker to prefer: the first by rendezvous hashing of the name with a thread free."""
+    def _worker(self, client: Any, affinity: str | None) -> Iterator[tuple[str | None, bool]]:
+        """Yield the worker to prefer, the first by rendezvous hashing of the name with a thread free, and whether it may be asked."""
         if time.monotonic() - self._looked_at > LOOK_SECONDS:
             self._looked_at = time.monotonic()
             self._threads = dict(client.nthreads(callback_timeout=CONNECT_SECONDS))
+            with self._lock:
+                for worker in self._stays.keys() - self._threads.keys():
+                    del self._stays[worker]
+            self._listening.intersection_update(self._threads)
         threads = self._threads
         if affinity is None or not threads:
-            yield {}
+            yield None, False
             return
         since = time.monotonic() - AVOID_SECONDS
         ranked = sorted(
@@ -285,16 +362,31 @@ class Cluster:
             ),
         )
         with self._lock:
-            chosen = next((worker for worker in ranked if self._busy[worker] < threads[worker]), ranked[0])
+            free = [worker for worker in ranked if self._busy[worker] < threads[worker]]
+            chosen = (free or ranked)[0]
             self._busy[chosen] += 1
+            is_free = bool(free) and sum(self._busy.values()) <= direct.MOST_AT_ONCE
         try:
-            yield {"workers": [chosen], "allow_other_workers": True}
+            yield chosen, is_free
         except _NoAnswer:
             self._silent[chosen] = time.monotonic()
             raise
         finally:
             with self._lock:
                 self._busy[chosen] -= 1
+
+
+def _waiting(future: Any, line: HostEnd | None) -> Callable[[float], bool]:
+    """Return what waits for a future for some seconds, and says whether it is done; meanwhile it serves the line."""
+    answered = threading.Event()
+
+    def note(_: object) -> None:
+        answered.set()
+        if line is not None:
+            line.wake()
+
+    future.add_done_callback(note)
+    return answered.wait if line is None else lambda seconds: line.follow(answered, seconds)
 
 
 def _wait_while_connecting(client: Any) -> None:

@@ -269,7 +269,7 @@ class HostEnd:
         self._callee = callee
         self._most_bytes = most_bytes
         self._client: Any = None
-        self._key = ""
+        self._key: str | None = None
         self._worker: str | None = None
         self._run = ""
         self._number = self._turn = -1
@@ -293,9 +293,14 @@ class HostEnd:
         """Whether the run has called anything: then it cannot be begun again with the same answers."""
         return self._begun > 0
 
-    def attach(self, client: Any, key: str, worker: str | None) -> None:
-        """Take a task of Dask's as the one that makes the run; `worker` is the one it was sent to."""
+    def attach(self, client: Any, key: str | None, worker: str | None, *, goes_on: bool = False) -> None:
+        """Take a task of Dask's as the one that makes the run; `worker` is the one it was sent to.
+
+        Without a key the run is no task, and is on that worker. A task that `goes_on` with such a run changes nothing else.
+        """
         self._client, self._key, self._worker = client, key, worker
+        if goes_on:
+            return
         self._asked.clear()
         self._run, self._silent_since, self._is_missing = "", None, False
 
@@ -439,7 +444,8 @@ class HostEnd:
         now = time.monotonic()
         self._not_before = now + _PAUSE_SECONDS
         if not self.has_begun:
-            self._worker = None
+            if self._key is not None:
+                self._worker = None
             return
         # A worker does not know a run that has just ended, either: then its reply is on its way.
         self._silent_since = self._silent_since or now
@@ -449,6 +455,8 @@ class HostEnd:
 
     def _find(self) -> bool:
         """Find the worker that the scheduler has sent the run to."""
+        if self._key is None:
+            return True
         client = self._client
         processing = client.sync(client.scheduler.processing, workers=None, callback_timeout=10.0)
         found = [worker for worker, keys in processing.items() if self._key in keys]
