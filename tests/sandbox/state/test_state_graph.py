@@ -10,7 +10,7 @@ import pytest
 from notebook import Notebook
 
 from byref_sandbox.language.policy import Language
-from byref_sandbox.state.graph import LARGE_BYTES, MAX_NAMES, Graph
+from byref_sandbox.state.graph import LARGE_BYTES, MAX_NAMES, Graph, last_of_literal
 from byref_sandbox.state.known import Known
 
 ORDERS = [{"id": number, "lines": [{"sku": "a", "n": number}]} for number in range(50)]
@@ -80,6 +80,12 @@ def test_equal_blobs_are_stored_once_and_bound_apart(notebook: Notebook) -> None
     assert len(notebook.stored.table.parts[0].leaves) == 2
     assert len(set(notebook.stored.table.parts[0].leaves)) == 1
     assert notebook.run("a[0] = 1\nfloat(b[0])") == 0.0
+
+
+@pytest.mark.parametrize("value", [None, True, 7, -(10**40), 1.5, float("nan"), "", "é\0", "x" * 300, b"ab"])
+def test_a_last_value_that_is_a_literal_is_written_as_any_other(known: Known, value: object) -> None:
+    assert last_of_literal(value, known.versions) == Graph(known, {}, {}).write_last(value, {})
+    assert last_of_literal([value], known.versions) is None
 
 
 def test_of_a_large_array_only_what_has_changed_is_stored_anew(notebook: Notebook) -> None:
