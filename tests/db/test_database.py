@@ -286,7 +286,8 @@ class TestRetries:
             both = [pool.submit(postgres.write, work(order)) for order in (keys, keys[::-1])]
             for one in both:
                 one.result()
-        assert len(runs) == 3
+        # The one that begins again may take the row before the waiting one has woken up: then there is a second deadlock.
+        assert 3 <= len(runs) <= 4
         assert postgres.read(lambda c: list(c.scalars(select(SessionRow.next_step)))) == [3, 3]
 
     @pytest.mark.parametrize("how", ["read", "write"])
