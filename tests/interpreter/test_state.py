@@ -229,6 +229,17 @@ def test_damage_is_told_and_the_rest_goes_on(session: Session, engine: Engine, s
     assert session.run("[f(), x]").value == [6, [1, 2]]
 
 
+def test_a_value_that_has_room_only_without_its_name_is_shown(engine: Engine, tenant: str) -> None:
+    """The state and the data for tools have room one by one, and not together."""
+    session = engine.session("full", tenant=tenant, policy=Policy(max_session_bytes=100_000))
+    assert ask(session, "a = 'a' * 20_000\nlen(a)") == "20000\n[kept for later calls: a (string)]"
+    for name in ("b", "c"):
+        content = ask(session, f"{name} = {name!r} * 20_000\nlen({name})")
+        assert content.startswith(f"20000\n[not kept: {name} (the session would have ")
+        assert "max_session_bytes=100,000" in content
+    assert session.run("len(a)").value == 20_000
+
+
 def test_a_session_at_its_quota_says_what_is_not_kept(engine: Engine, tenant: str) -> None:
     session = engine.session("full", tenant=tenant, policy=Policy(max_session_bytes=40_000))
     session.run("def f(): return 1\nx = [1]")

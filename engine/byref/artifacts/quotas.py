@@ -120,9 +120,11 @@ def excess(
     return None
 
 
-def kept_bytes(connection: Connection, session_row: int) -> int:
-    """Return the incomplete sum in the session's row."""
-    return _known(connection, _SESSION, session_row).stored
+def most_stored(connection: Connection, session_row: int) -> int:
+    """Return an upper bound of the bytes that a session has stored: the cheapest figure that `excess` tries."""
+    known = _known(connection, _SESSION, session_row)
+    came, _ = connection.execute(_SESSION.most_came, about_came(session_row, known)).one()
+    return int(known.stored + came)
 
 
 def is_far(policy: Policy, kept: int | None, adding: Mapping[bytes, int]) -> bool:

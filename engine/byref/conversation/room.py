@@ -32,18 +32,23 @@ def excess(scope: Scope, adding: Mapping[bytes, int], kept: int | None = None) -
     return found
 
 
-def kept_bytes(scope: Scope) -> int | None:
-    """Return the sum in the session's row, for `excess`; None where that would spare no question."""
+def most_stored(scope: Scope) -> int | None:
+    """Return an upper bound of the bytes that the session has stored, for several calls of `check`; None where that is no help."""
     if scope.policy.max_session_bytes is None or scope.policy.max_tenant_bytes is not None:
         return None
-    return scope.ask(lambda connection: quotas.kept_bytes(connection, scope.row))
+    return scope.read(lambda connection: quotas.most_stored(connection, scope.row))
 
 
-def check(scope: Scope, adding: Mapping[bytes, int], kept: int | None = None) -> None:
-    """Raise QuotaExceeded if `excess` finds a quota, or a payload is larger than `max_artifact_bytes`."""
-    if found := quotas.too_large(scope.policy, max(adding.values(), default=0), owner_of(scope)) or excess(
-        scope, adding, kept
-    ):
+def check(scope: Scope, adding: Mapping[bytes, int], stored: int | None = None) -> None:
+    """Raise QuotaExceeded if `excess` finds a quota, or a payload is larger than `max_artifact_bytes`.
+
+    With `stored`, from `most_stored`, nothing is read if that leaves room.
+    """
+    found: object = quotas.too_large(scope.policy, max(adding.values(), default=0), owner_of(scope))
+    limit = scope.policy.max_session_bytes
+    if found is None and (stored is None or limit is None or stored + sum(adding.values()) > limit):
+        found = excess(scope, adding)
+    if found is not None:
         raise QuotaExceeded(str(found))
 
 
@@ -71,15 +76,15 @@ def stage(
     beside: Mapping[bytes, int] | None = None,
     *,
     ahead: Ahead | None = None,
-    kept: int | None = None,
+    stored: int | None = None,
 ) -> Staged:
     """Stage bytes as an unpublished blob, or prepare them for the commit; QuotaExceeded if there is no room for them.
 
     `beside` has the sizes, by digest, of other payloads that will be stored with them; `ahead` are the frames from `staging.begun`;
-    `kept` is as in `excess`.
+    `stored` is as in `check`.
     """
     digest = digest_of(data)
-    check(scope, {**(beside or {}), digest: len(data)}, kept)
+    check(scope, {**(beside or {}), digest: len(data)}, stored)
     return staging.prepare(scope.place, Content(data, digest, line_count(data), content_type), ahead)
 
 

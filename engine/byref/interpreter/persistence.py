@@ -162,26 +162,30 @@ def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int)
     state = _state(inputs, outcome, stored)
     big = _big_value(scope, outcome, inline_tokens)
     last = None if outcome.last == inputs.kept.last else outcome.last
-    kept = room.kept_bytes(scope) if new or big or last or state is not None else None
+    held = room.most_stored(scope) if new or big or last or state is not None else None
+    added: dict[bytes, int] = {}  # each is checked with those before it, as the commit checks all
     if state is not None:
         try:
-            room.check(scope, state.added, kept)
+            room.check(scope, state.added, held)
+            added |= state.added
         except QuotaExceeded as error:
             lost |= {name: str(error) for name, what in outcome.named.items() if what}
             state = None
     bundles: list[Bundle] = []
     for values in _bundled({name: outcome.bound[name] for name in new if name in outcome.bound}):
         try:
-            bundles.append(_stage(scope, values, kept))
+            bundles.append(bundle := _stage(scope, values, added, held))
+            added |= bundle.added
         except QuotaExceeded as error:
             lost |= dict.fromkeys(values, str(error))
     result = None
     if big is not None:
         with suppress(QuotaExceeded):  # then the reply shows a part of it, as of printed text
-            result = _stage(scope, {RESULT_NAME: big}, kept)
+            result = _stage(scope, {RESULT_NAME: big}, added, held)
+            added |= result.added
     if last:
         try:
-            room.check(scope, {names.digest_of(last): len(last)}, kept)
+            room.check(scope, {**added, names.digest_of(last): len(last)}, held)
         except QuotaExceeded:
             last = b""
     as_data = {name for name, variable in bound.items() if variable.origin == "run"}
@@ -225,8 +229,8 @@ def _bundled(values: Mapping[str, Bound]) -> Iterator[dict[str, Bound]]:
             yield {name: value}
 
 
-def _stage(scope: Scope, values: Mapping[str, Bound], kept: int | None) -> Bundle:
-    """Stage names and values as a JSON object with one member per line. Raises QuotaExceeded if there is no room for it."""
+def _stage(scope: Scope, values: Mapping[str, Bound], before: Mapping[bytes, int], held: int | None) -> Bundle:
+    """Stage names and values as a JSON object with one member per line. Raises QuotaExceeded if there is no room for it beside `before`."""
     parts = tuple(_part(name, value) for name, value in values.items())
     shapes: Any = {part.wanted: part.shape for part in parts}
     [first, *_] = values.values()
@@ -240,7 +244,7 @@ def _stage(scope: Scope, values: Mapping[str, Bound], kept: int | None) -> Bundl
         document, kind, content_type = first.exact, "document", EXACT
         preview, tokens = parts[0].shape, scope.count(parts[0].shape)
     beside = {names.digest_of(data): len(data) for data in exact.values()}
-    staged = room.stage(scope, document, content_type, beside, kept=kept)
+    staged = room.stage(scope, document, content_type, {**before, **beside}, stored=held)
     return Bundle(staged, parts, Description(kind, content_type, staged.size, preview, tokens, shapes), exact)
 
 
