@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import closing
 
+import msgspec
 import pytest
 
 from byref import Engine, Policy
@@ -17,26 +18,48 @@ from byref.stores import frames
 ROWS = [{"id": n, "name": f"user {n}", "score": n * 0.618033988749895 % 1} for n in range(40_000)]
 
 
-def test_the_text_of_long_json_is_made_only_where_it_is_asked_for() -> None:
-    block = to_block(ROWS)
+NAMED = {
+    "ASCII": ROWS,
+    "Latin": [row | {"name": "Zoë"} for row in ROWS],
+    "now and then": [row | {"name": "Zoë" if row["id"] % 997 == 5 else "Zoe"} for row in ROWS],
+    "Chinese": [row | {"name": "用户", "更多": "也是一样"} for row in ROWS],
+    "emoji": [row | {"name": "🙂" * (row["id"] % 7)} for row in ROWS],
+    "only emoji": ["🙂" * 5_000] * 100,
+}
+
+
+@pytest.mark.parametrize("rows", NAMED.values(), ids=NAMED)
+def test_the_text_of_long_json_is_made_only_where_it_is_asked_for(rows: list[object]) -> None:
+    block = to_block(rows)
     assert type(block) is Written and block.size > chunks.BIG
     assert block.tokens(SampledCounter().count, "json") and block.head(200)
     assert "text" not in vars(block)
-    assert block.text == block.data.decode().replace("\n", "") and len(block.text) == block.size
-    assert block.head(200) == head_of(block.text, 200)
-    assert block.line_count == len(ROWS) + 2
+    assert block.text == block.data.decode().replace("\n", "") and len(block.text.encode()) == block.size
+    assert block.line_count == len(rows) + 2
+    for kept in (0, 1, 13, 200, 2_000, len(block.text) - 1, len(block.text), len(block.text) + 1):
+        assert block.head(kept) == head_of(block.text, kept)
 
 
-@pytest.mark.parametrize("rows", [ROWS, list(range(400_000)), [["x" * 20_000, list(range(5_000))]] * 60])
+ODD_ROWS = {
+    "numbers": list(range(400_000)),
+    "long and short": [["x" * 20_000, list(range(5_000))]] * 60,
+    "two languages": ["a name in English " * 3] * 20_000 + ["也是一样的名字" * 4] * 20_000,
+}
+
+
+@pytest.mark.parametrize("rows", (NAMED | ODD_ROWS).values(), ids=NAMED | ODD_ROWS)
 def test_the_tokens_of_long_json_are_estimated_as_those_of_its_text(rows: list[object]) -> None:
     block, count = to_block(rows), SampledCounter().count
     assert type(block) is Written
     assert block.tokens(count, "json") == pytest.approx(count(block.text, "json"), rel=0.08)
 
 
-def test_long_json_that_is_not_ascii_has_its_text_at_once() -> None:
-    block = to_block([{"name": "Zoë"}] * 100_000)
-    assert type(block) is not Written and block.size == len(block.text.encode())
+@pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", "é".encode()[:1], "é".encode()[1:]])
+@pytest.mark.parametrize("place", [0, 16_383, 16_384, 2_000_000], ids=str)
+def test_what_is_not_utf8_is_noted_although_no_text_is_made(bad: bytes, place: int) -> None:
+    raw = msgspec.Raw(b'"' + b"a" * place + bad + b"b" * (2_000_000 - place) + b'"')
+    block = to_block([raw, raw])
+    assert block.text == "[output of type list could not be read: UnicodeDecodeError]"
 
 
 @pytest.mark.slow

@@ -186,11 +186,15 @@ def _of_value(value: object) -> Parsed:
 
 
 class Written(Block):
-    """The long ASCII JSON of a Python value. Its text, which is the data on one line, is made only if it is needed."""
+    """The long JSON of a Python value. Its text, which is the data on one line, is made only if it is needed.
+
+    Raises UnicodeDecodeError if something was written that is not UTF-8, as `msgspec.Raw` may be.
+    """
 
     def __init__(self, data: bytes, value: object, line_feeds: int) -> None:
         self.data = data
         self.line_feeds = line_feeds
+        self._characters = chunks.characters(data) - line_feeds
         self.value = value
         self.from_value = True
         self.lossy = False
@@ -203,17 +207,22 @@ class Written(Block):
     def head(self, kept: int) -> str:
         """Return the first `kept` characters of `text`, with a note of how many more there are.
 
-        At most every second byte of the data is a line feed, so twice as many bytes contain enough characters.
+        At most every second character of the data is a line feed, so eight bytes for each contain enough characters.
         """
-        return head_of(Ends(chunks.unbroken(self.data[: 2 * kept + 2]), "", self.size, self.size), kept)
+        return head_of(Ends(_text_of(self.data[: 8 * kept + 8]), "", self._characters, self.size), kept)
 
     def tokens(self, count: Callable[[str, Kind], int], kind: Kind) -> int:
         """Return the estimated tokens of `text`, from samples spread evenly over it."""
         step = len(self.data) // _SAMPLES
         # The offsets are multiples of the golden ratio, modulo one, so that no period of the data can coincide with them.
         places = (at * step + (step - _SAMPLE) * (at * 40503 % 65536) // 65536 for at in range(_SAMPLES))
-        samples = "".join(chunks.unbroken(self.data[place : place + _SAMPLE]) for place in places)
-        return round(count(samples, kind) * self.size / len(samples))
+        samples = "".join(_text_of(self.data[place : place + _SAMPLE]) for place in places)
+        return round(count(samples, kind) * self.size / len(samples.encode()))
+
+
+def _text_of(span: bytes) -> str:
+    """Return a span of data without its line feeds, and without the parts of characters that it begins or ends with."""
+    return span.replace(b"\n", b"").decode("utf-8", "ignore")
 
 
 def to_block(output: object) -> Block:
@@ -271,6 +280,6 @@ def _value_block(value: object) -> Block:
     value, data, line_feeds = values.written(value)
     if type(value) is str:
         return _text_block(value)
-    if len(data) > chunks.BIG and data.isascii():
+    if len(data) > chunks.BIG:
         return Written(data, value, line_feeds)
     return Block(chunks.unbroken(data), data, value, from_value=True)

@@ -22,7 +22,7 @@ CHUNK: Final = 1 << 19
 COPIED: Final = 1 << 24
 """Characters or bytes that are copied at once: copying is faster than encoding."""
 _MOSTLY_ASCII: Final = 1 << 14
-"""Characters of other text than ASCII that are encoded at once. Most such pieces are ASCII after all, which is only copied."""
+"""Characters of other text than ASCII that are encoded, or bytes that are decoded, at once. Most such pieces are ASCII after all."""
 ITEMS: Final = 1 << 13
 """Most members that are encoded or freed at once."""
 _SEARCHED: Final = 1 << 16
@@ -77,6 +77,21 @@ def encode(text: str) -> bytes:
 def size(text: str) -> int:
     """Return the number of bytes that the text has in UTF-8; half of a surrogate pair counts as three."""
     return len(text) if text.isascii() else sum(len(piece.encode("utf-8", "surrogatepass")) for piece in pieces(text))
+
+
+def characters(data: bytes) -> int:
+    """Return the number of characters in UTF-8, which are not made into a text; raise UnicodeDecodeError."""
+    if data.isascii():
+        return len(data)
+    count, start = 0, 0
+    while start < len(data):
+        end = start + _MOSTLY_ASCII
+        while end < len(data) and data[end] & 0xC0 == 0x80:  # inside a character
+            end += 1
+        piece = data[start:end]
+        count += len(piece) if piece.isascii() else len(piece.decode())
+        start = end
+    return count
 
 
 def decode(data: bytes, errors: str = "strict") -> str:
