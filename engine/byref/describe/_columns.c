@@ -70,8 +70,7 @@ static void *grown(Reading *r, void *array, size_t count, size_t *room, size_t s
 static int push(Reading *r, PyObject *value) {
     PyObject **column = grown(r, r->column, r->height, &r->column_room, sizeof *column);
     if (!column) return -1;
-    r->column = column;
-    column[r->height++] = Py_NewRef(value);
+    (r->column = column)[r->height++] = Py_NewRef(value);
     return 0;
 }
 
@@ -188,6 +187,7 @@ static int add_objects(Reading *r, Node *node, size_t from, size_t count, int de
         Py_ssize_t place = 0;
         size_t hint = 0, length = 0;
         int is_first = !node->count;
+        for (Py_ssize_t ahead = 0; PyDict_Next(one, &ahead, &key, &value);) __builtin_prefetch(value); /* most are not in the cache */
         while (PyDict_Next(one, &place, &key, &value)) {
             size_t at = member_of(r, node, key, hint, is_first);
             int kind = at == SIZE_MAX ? 0 : kind_of(r, value);

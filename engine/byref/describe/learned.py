@@ -38,13 +38,13 @@ def merged(schemas: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     The schemas are those that `of_value` and this function make. Keys that look like data are folded even where there is one: what
     is learned is shown in other conversations, and an id or an address is nobody's but its own.
     """
-    first, *others = (_with_patterns(one, 0) for one in schemas)
+    first, *others = schemas
     if others:
         from genson import SchemaBuilder  # imported late: only what learns needs it
 
         builder = SchemaBuilder(schema_uri=None)
         for one in (first, *others):
-            builder.add_schema(one)
+            builder.add_schema(_with_patterns(one, 0))
         first = builder.to_schema()
     node = _folded(_node(first, 0), 0)
     schema: dict[str, Any] = _bare(fit(node, MAX_CHARS, len, head={}))
@@ -86,24 +86,37 @@ def _with_patterns(schema: Any, depth: int) -> Any:
 
 
 def _node(schema: Any, depth: int) -> Node:
-    """Return a schema that genson has merged as observations."""
-    node = Node()
+    """Return a schema, as it is stored or as genson has merged it, as observations."""
     if depth > _MAX_DEPTH:
-        return node
+        return Node()
+    if len(schema) == 1 and (leaf := _LEAVES.get(str(schema.get("type")))) is not None:  # so are most places
+        return leaf
+    node = Node()
     for one in schema.get("anyOf", [schema]):
         kinds = one.get("type", [])
         for kind in [kinds] if isinstance(kinds, str) else kinds:
             node.kinds |= _KINDS.get(kind, 0)
-        if "items" in one:
-            node.items = _node(one["items"], depth + 1)
+        if isinstance(items := one.get("items"), dict):
+            node.items = _node(items, depth + 1)
         for name, member in one.get("properties", {}).items():
             node.members[name] = _node(member, depth + 1)
-        if one.get("patternProperties"):
-            node.rest = _node(one["patternProperties"][_ANY_KEY], depth + 1)
-        if one.get("type") == "object" or "properties" in one or "patternProperties" in one:
+        rest = one.get("patternProperties", {}).get(_ANY_KEY, one.get("additionalProperties"))
+        if isinstance(rest, dict):
+            node.rest = _node(rest, depth + 1)
+        if one.get("type") == "object" or "properties" in one or node.rest is not None:
             node.objects = 2  # several: a key that each of them has is the name of a field
             node.required = set(one.get("required", ()))
     return node
+
+
+def _leaf(kinds: int) -> Node:
+    node = Node()
+    node.kinds = kinds
+    return node
+
+
+_LEAVES: Final = {name: _leaf(kinds) for name, kinds in _KINDS.items() if not kinds & CONTAINER}
+"""Places with one kind of scalar, which nobody changes."""
 
 
 def _folded(node: Node, depth: int) -> Node:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from copy import copy
 from typing import Final
 
 from byref.describe.columns import MAP_KEYS, WIDE_KEYS
-from byref.describe.nodes import ARRAY, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, Node
+from byref.describe.nodes import ARRAY, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, Node, copied
 
 _ALIKE: Final = 4
 """Minimum members of one shape that make a map; two, if all keys look like data."""
@@ -63,10 +62,7 @@ def _is_one_more(node: Node, key: str) -> bool:
 
 def fold(node: Node, keys: Sequence[str], rest: Node | None = None) -> Node:
     """Return a copy of the node with these keys folded; `rest` is what becomes of them, if that is known."""
-    folded = copy(node)
-    folded.as_map = None
-    folded.members, folded.rest_keys = dict(node.members), dict(node.rest_keys)
-    folded.counts = None if node.counts is None else dict(node.counts)
+    folded = copied(node)
     if keys:
         folded.fold(keys, rest)
     return folded
@@ -85,7 +81,7 @@ def folded(node: Node, known: dict[Node, Node] | None = None) -> Node:
     items, rest = (None if below is None else folded(below, known) for below in (one.items, one.rest))
     members = {key: folded(member, known) for key, member in one.members.items()}
     if items is not one.items or rest is not one.rest or any(members[key] is not one.members[key] for key in members):
-        one = copy(one)
+        one = copied(one)
         one.items, one.rest, one.members = items, rest, members
     known[node] = one
     return one
@@ -119,12 +115,11 @@ def overlap(nodes: Sequence[Node]) -> bool:
 
 def looks_like_data(key: str) -> bool:
     """Tell whether a key is rather an id, a date, a version, a path or a text than the name of a field."""
-    return (
-        key[:1].isdigit()
-        or len(key) > _LONG_KEY
-        or any(mark in key for mark in "/@:")
-        or sum(map(str.isdigit, key[:_LONG_KEY])) > 2
-    )
+    if len(key) > _LONG_KEY:
+        return True
+    if key.replace("_", "").isalpha():  # as the names of most fields are
+        return False
+    return key[:1].isdigit() or "/" in key or "@" in key or ":" in key or sum(map(str.isdigit, key)) > 2
 
 
 def _has_scalars(node: Node) -> bool:

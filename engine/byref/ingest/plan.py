@@ -31,7 +31,7 @@ from byref.policy.routes import Route
 
 logger = logging.getLogger("byref")
 
-SCHEMA_CHARS = 262_144
+SCHEMA_CHARS = 131_072
 """Maximum characters of a stored schema whose maps had to be folded."""
 _ENOUGH_OF_SCHEMA: Final = 0.7
 """Share of these from which on it is detailed enough: each further try to fill them takes up to 60 ms."""
