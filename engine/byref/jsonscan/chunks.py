@@ -112,9 +112,9 @@ def unbroken(data: bytes) -> str:
 
 def line_feeds(data: bytes) -> int:
     """Return how many line feeds there are."""
-    if len(data) <= COPIED and data.find(b"\n") < 0:  # finding none is faster than counting them
-        return 0
-    return sum(data.count(b"\n", at, at + CHUNK) for at in _steps(data))
+    spans = ((at, at + CHUNK) for at in _steps(data))
+    # Finding none is faster than counting them.
+    return sum(data.count(b"\n", *span) if data.find(b"\n", *span) >= 0 else 0 for span in spans)
 
 
 def holds(data: bytes, *words: bytes) -> bool:
