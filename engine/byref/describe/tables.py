@@ -151,15 +151,15 @@ class _Place(NamedTuple):
     """The arrays above it of which only some elements are in memory."""
     inside: Path = ()
     """The path to it from the elements of these arrays."""
-
-    @property
-    def each(self) -> int:
-        """The number of arrays and maps on the way to it."""
-        return sum(isinstance(step, Each) for step in self.path)
+    each: int = 0
+    """The number of arrays and maps on the way to it."""
 
     def down(self, node: Node, step: str | Each, values: Sequence[Any] | None = None) -> _Place:
         """Return the place one step down."""
-        return _Place(node, (*self.path, step), values, self, self.rows, (*self.inside, step) if self.rows else ())
+        each = self.each + isinstance(step, Each)
+        return _Place(
+            node, (*self.path, step), values, self, self.rows, (*self.inside, step) if self.rows else (), each
+        )
 
     def estimated(self, node: Node) -> int:
         """Return about how many records the table at this place has; `node` has counted those of the elements that were parsed."""
