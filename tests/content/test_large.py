@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from byref import Engine, Policy
-from byref.accounting.tokens import SampledCounter
+from byref.accounting.tokens import CharCounter, SampledCounter
 from byref.content.blocks import Written, to_block
 from byref.describe.truncate import head_of
 from byref.jsonscan import chunks
@@ -52,6 +52,7 @@ def test_the_tokens_of_long_json_are_estimated_as_those_of_its_text(rows: list[o
     block, count = to_block(rows), SampledCounter().count
     assert type(block) is Written
     assert block.tokens(count, "json") == pytest.approx(count(block.text, "json"), rel=0.08)
+    assert block.tokens(CharCounter().count, "json") == pytest.approx(CharCounter().count(block.text, "json"), rel=1e-4)
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", "é".encode()[:1], "é".encode()[1:]])

@@ -217,7 +217,7 @@ class Written(Block):
         # The offsets are multiples of the golden ratio, modulo one, so that no period of the data can coincide with them.
         places = (at * step + (step - _SAMPLE) * (at * 40503 % 65536) // 65536 for at in range(_SAMPLES))
         samples = "".join(_text_of(self.data[place : place + _SAMPLE]) for place in places)
-        return round(count(samples, kind) * self.size / len(samples.encode()))
+        return round(count(samples, kind) * self._characters / len(samples))
 
 
 def _text_of(span: bytes) -> str:
