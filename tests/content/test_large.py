@@ -55,7 +55,9 @@ def test_the_tokens_of_long_json_are_estimated_as_those_of_its_text(rows: list[o
     assert block.tokens(CharCounter().count, "json") == pytest.approx(CharCounter().count(block.text, "json"), rel=1e-4)
 
 
-@pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", "é".encode()[:1], "é".encode()[1:]])
+@pytest.mark.parametrize(
+    "bad", [b"\xff", b"\xed\xa0\x80", "é".encode()[:1], "é".encode()[1:], b"\x80" * 1_000_000], ids=range(5)
+)
 @pytest.mark.parametrize("place", [0, 16_383, 16_384, 2_000_000], ids=str)
 def test_what_is_not_utf8_is_noted_although_no_text_is_made(bad: bytes, place: int) -> None:
     raw = msgspec.Raw(b'"' + b"a" * place + bad + b"b" * (2_000_000 - place) + b'"')

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final
 
 from byref.describe.jsontext import encodable
 from byref.describe.maps import as_map
-from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
+from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, copied
 from byref.describe.paths import ITEM, KEY, Cell, Path, stepped
 
 MAX_COLUMNS: Final = 100
@@ -170,8 +169,7 @@ def _kinds(rows: Sequence[list[Any]], width: int, skip: int) -> list[int]:
 
 def _only(cells: Node, kinds: int) -> Node:
     """Return what is known of the cells of one column, which has some of the kinds of all."""
-    node = copy(cells)
-    node.as_map = None
+    node = copied(cells)
     node.kinds = kinds
     if not kinds & ARRAY:
         node.items = None

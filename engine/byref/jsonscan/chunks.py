@@ -86,7 +86,8 @@ def characters(data: bytes) -> int:
     count, start = 0, 0
     while start < len(data):
         end = start + _MOSTLY_ASCII
-        while end < len(data) and data[end] & 0xC0 == 0x80:  # inside a character
+        # A character has at most three bytes behind its first one; where there are more, decoding says so.
+        while end - start < _MOSTLY_ASCII + 3 and end < len(data) and data[end] & 0xC0 == 0x80:
             end += 1
         piece = data[start:end]
         count += len(piece) if piece.isascii() else len(piece.decode())
