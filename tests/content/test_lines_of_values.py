@@ -19,7 +19,7 @@ from json_values import DOCUMENTS, EVERYDAY, VALUES
 from byref.content import values
 from byref.jsonscan import chunks
 
-OUTSIDE = (0, 0, 0, 0, 0)
+OUTSIDE = (0, 0, 0, 0, 0, 0)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -34,7 +35,7 @@ def test_objects_are_written_the_same(value: Any) -> None:
     except UnicodeEncodeError:
         return
     _, data, line_feeds = written.written(value)
-    assert b"".join(written._compact(value)) == data.replace(b"\n", b"") == expected
+    assert b"".join(written._compact(value, written._encoded)) == data.replace(b"\n", b"") == expected
     assert data.count(b"\n") == line_feeds
     with pytest.MonkeyPatch.context() as patch:
         for name, size in {"CHUNK": 1 << 19, "ITEMS": 1 << 13}.items():
@@ -56,8 +57,20 @@ def test_no_more_is_encoded_at_once(monkeypatch: pytest.MonkeyPatch, value: Any)
     monkeypatch.setattr(chunks, "CHUNK", 8_000)
     monkeypatch.setattr(chunks, "ITEMS", 1_000)
     lengths: list[int] = []
-    checked = written._checked
-    monkeypatch.setattr(written, "_checked", lambda data: lengths.append(len(data)) or checked(data))
+    encoder = written._encoder
+
+    def noted(data: bytes) -> bytes:
+        lengths.append(len(data))
+        return data
+
+    monkeypatch.setattr(
+        written,
+        "_encoder",
+        SimpleNamespace(
+            encode=lambda value: noted(encoder.encode(value)),
+            encode_lines=lambda values: noted(encoder.encode_lines(values)),
+        ),
+    )
     _, data, _ = written.written(value)
     assert json.loads(data) == value
     assert max(lengths) < 3 * 8_000

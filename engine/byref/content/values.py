@@ -34,7 +34,7 @@ _CONTAINERS = (dict, list, tuple)
 _SCALARS = (str, int, float, bool, type(None))
 _WEIGHED = (str, bytes, *_CONTAINERS)
 _OWN_TYPES = {dict, list, *_SCALARS}
-_OUTSIDE = (0, 0, 0, 0, 0)
+_OUTSIDE = (0, 0, 0, 0, 0, 0)
 """The place before and behind a value: see `_marks.c`."""
 _LIGHT = 16
 """Weight of a number, or of an object that is converted."""
@@ -158,10 +158,13 @@ class _Untold(Exception):
 
 
 def _broken(value: dict[Any, Any]) -> tuple[bytes, int]:
-    """Return what `_Lines` makes of an object, broken into lines by the compiled form. Raises _Untold."""
+    """Return what `_Lines` makes of an object, broken into lines by the compiled form. Raises _Untold.
+
+    NaN and Infinity are left to `_Lines`, which refuses them.
+    """
     assert compiled is not None
     text, line_feeds, place = io.BytesIO(), 0, _OUTSIDE
-    for piece in _compact(value, lambda members: _check_types(members, _LEVELS)):
+    for piece in _compact(value, _encoder.encode, lambda members: _check_types(members, _LEVELS)):
         if b"\n" in piece:  # something was JSON already
             raise _Untold
         for at in range(0, len(piece), chunks.CHUNK):
@@ -299,23 +302,25 @@ class _Lines:
 
 
 def _on_one_line(value: object) -> Iterable[bytes]:
-    return map(_unbroken, _compact(value))
+    return map(_unbroken, _compact(value, _encoded))
 
 
 def _unbroken(data: bytes) -> bytes:
     return data.replace(b"\n", b" ")
 
 
-def _compact(value: Any, check: Callable[[Iterable[Any]], None] | None = None) -> Iterable[bytes]:
+def _compact(
+    value: Any, encode: Callable[[Any], bytes], check: Callable[[Iterable[Any]], None] | None = None
+) -> Iterable[bytes]:
     """Yield the JSON of a value on one line, in pieces. Of an object, `check` gets the members before they are written."""
     if not chunks.is_heavy(value):
         if check is not None:
             check(value.values())
-        yield _encoded(value)
+        yield encode(value)
     elif type(value) is str:
         yield b'"'
         for piece in chunks.pieces(value):
-            yield _encoded(piece)[1:-1]
+            yield encode(piece)[1:-1]
         yield b'"'
     elif type(value) is dict:
         before, members = b"{", iter(value.items())
@@ -326,9 +331,9 @@ def _compact(value: Any, check: Callable[[Iterable[Any]], None] | None = None) -
                 yield before
                 if len(run) == 1:
                     yield _encoder.encode({run[0][0]: None})[1:-5]
-                    yield from _compact(run[0][1])
+                    yield from _compact(run[0][1], encode)
                 else:
-                    yield _encoded(dict(run))[1:-1]
+                    yield encode(dict(run))[1:-1]
                 before = b","
         yield b"}"
     elif type(value) is list or type(value) is tuple:
@@ -336,13 +341,13 @@ def _compact(value: Any, check: Callable[[Iterable[Any]], None] | None = None) -
         for run in chunks.runs(value):
             yield before
             if len(run) == 1:
-                yield from _compact(run[0])
+                yield from _compact(run[0], encode)
             else:
-                yield _encoded(run)[1:-1]
+                yield encode(run)[1:-1]
             before = b","
         yield b"]"
     else:
-        yield _encoded(value)
+        yield encode(value)
 
 
 def _encoded(value: object) -> bytes:

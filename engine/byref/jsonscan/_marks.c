@@ -12,9 +12,9 @@
 
 #define OBJECTS 3 /* that may be nested in each other with members on lines of their own */
 
-/* Where a piece ends: how many such objects are open; whether an array in the last of them is, and has its elements on lines; whether
+/* Where a piece ends, `constant` if NaN or Infinity, which JSON lacks, was there: how many such objects are open; whether an array in the last of them is, and has its elements on lines; whether
    the last byte opened what has lines; 1 in a string, 2 behind a backslash; how many arrays and objects are open on the present line. */
-typedef struct { int objects, array, opened, string; Py_ssize_t deep; } Place;
+typedef struct { int objects, array, opened, string, constant; Py_ssize_t deep; } Place;
 
 static Py_ssize_t broken(Place *at, const char *text, Py_ssize_t size, char *out, Py_ssize_t *feeds) {
     char *to = out;
@@ -26,12 +26,8 @@ static Py_ssize_t broken(Place *at, const char *text, Py_ssize_t size, char *out
             continue;
         }
         int closes = c == '}' || c == ']';
-        if (at->opened && !closes) *to++ = '\n', ++*feeds;
-        if (closes && at->deep) at->deep--;
-        else if (closes) {
-            if (!at->opened) *to++ = '\n', ++*feeds;
-            if (at->array) at->array = 0; else if (at->objects) at->objects--;
-        }
+        if (at->opened ? !closes : closes && !at->deep) *to++ = '\n', ++*feeds;
+        if (closes) { if (at->deep) at->deep--; else if (at->array) at->array = 0; else if (at->objects) at->objects--; }
         at->opened = 0;
         *to++ = c;
         if (c == '"') at->string = 1;
@@ -39,7 +35,7 @@ static Py_ssize_t broken(Place *at, const char *text, Py_ssize_t size, char *out
         else if (c == '{' || c == '[') {
             if (at->deep || at->array || (c == '{' && at->objects == OBJECTS)) at->deep++;
             else { at->opened = 1; if (c == '{') at->objects++; else at->array = 1; }
-        }
+        } else if (c == 'N' || c == 'I') at->constant = 1;
     }
     return to - out;
 }
@@ -48,11 +44,12 @@ static PyObject *break_piece(PyObject *Py_UNUSED(module), PyObject *arguments) {
     Place at;
     const char *text;
     Py_ssize_t size, feeds = 0;
-    if (!PyArg_ParseTuple(arguments, "y#(iiiin)", &text, &size, &at.objects, &at.array, &at.opened, &at.string, &at.deep)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "y#(iiiiin)", &text, &size, &at.objects, &at.array, &at.opened, &at.string, &at.constant, &at.deep))
+        return NULL;
     char *out = size < PY_SSIZE_T_MAX / 3 ? malloc((size_t)(3 * size + 1)) : NULL; /* at most two line feeds for each byte */
     if (!out) return PyErr_NoMemory();
     Py_ssize_t made = broken(&at, text, size, out, &feeds);
-    PyObject *result = Py_BuildValue("y#n(iiiin)", out, made, feeds, at.objects, at.array, at.opened, at.string, at.deep);
+    PyObject *result = Py_BuildValue("y#n(iiiiin)", out, made, feeds, at.objects, at.array, at.opened, at.string, at.constant, at.deep);
     free(out);
     return result;
 }
@@ -229,4 +226,4 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 static struct PyModuleDef def = {PyModuleDef_HEAD_INIT, "_marks", NULL, -1, functions, NULL, NULL, NULL, NULL};
 /* VERSION becomes another number, here and where the module is loaded, when a function takes or returns something else. */
-PyMODINIT_FUNC PyInit__marks(void) { PyObject *m = PyModule_Create(&def); return m && PyModule_AddIntConstant(m, "VERSION", 2) ? 0 : m; }
+PyMODINIT_FUNC PyInit__marks(void) { PyObject *m = PyModule_Create(&def); return m && PyModule_AddIntConstant(m, "VERSION", 3) ? 0 : m; }

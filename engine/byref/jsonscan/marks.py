@@ -9,6 +9,6 @@ from byref.extensions import load
 if TYPE_CHECKING:
     from byref.jsonscan import _marks as compiled
 else:
-    compiled = load("byref.jsonscan._marks", 2)
+    compiled = load("byref.jsonscan._marks", 3)
 
 __all__ = ["compiled"]
