@@ -93,6 +93,7 @@ def test_a_worker_that_goes_takes_no_run_along(way: str, seconds: float) -> None
         interpreter.start()
         assert interpreter.run("1", session="s").value == 1
         workers = pids(client)
+        until(lambda: running_on(workers) is None)  # its process ends behind its answer
         answer = pool.submit(interpreter.run, SLEEP.format(seconds), session="s")
         until(lambda: running_on(workers))
         gone = running_on(workers) or ""

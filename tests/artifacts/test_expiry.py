@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -225,7 +225,7 @@ USES: dict[str, Callable[[Session], object]] = {
     "host: run": lambda s: s.run("len(users)"),
     "host: value": lambda s: s.variables()[0].value(),
     "host: bytes": lambda s: s.artifacts()[0].payload.read(),
-    "export": lambda s: s.export("users", os.devnull),
+    "export": lambda s: s.export(s.artifacts()[0], io.BytesIO()),
 }
 
 

@@ -377,7 +377,7 @@ JQ_ENDLESS: list[tuple[str, Any]] = [
     ("[limit(1e9; repeat(1))]", 1), ("repeat(1)", 1), ("range(1e18)", 1), ("[range(1e18)]", 1), ("range(infinite)", 1), ("range(nan)", 1),
     ("last(range(1e18))", 1), ("until(false; .)", 1), ("def f: [.] | f; f", 1), ("def f(x): x | f(x); f(.)", 1), ("label $f | repeat(.)", 1),
     ("nth(1e9; repeat(1))", 1), ("[recurse(.)] | length", 1), ("[combinations(99)]", [1, 2]), ("getpath([range(1e7)])", 1),
-    ("del(.[range(1e6)])", [1] * 100), ("delpaths([range(100000) | [.]])", [1] * 1000), ('.[0] | test("(a+)+$")', ["a" * 40 + "b"]),
+    ("del(.[range(1e6)])", [1] * 100), ("delpaths([range(1e7) | [.]])", [1] * 1000), ('.[0] | test("(a+)+$")', ["a" * 40 + "b"]),
     ('.[0] | test("^(([a-z])+.)+[A-Z]([a-z])+$")', ["a" * 50]), ('.[0] | gsub("";"xx") | length', ["a" * 200_000]),
     ('.[0] | gsub("a"; "b" * 1000) | length', ["a" * 200_000]), ('.[0] | [match("";"g")] | length', ["a" * 200_000]),
     ('.[0] | splits("a*?")', ["a" * 100_000]), (".[0]" + " | @json" * 14 + " | length", ['"' * 100_000]), (".[0]" + " | @sh" * 9, ["'" * 200_000]),
@@ -408,8 +408,11 @@ def test_jq_without_end(scope: Scope) -> None:
     with bounded() as stood_still:
         for program, value in JQ_ENDLESS:
             begun = time.monotonic()
-            with pytest.raises(MapperFailed, match=r"stopped after|needed more than|it gives|match over"):
-                apply(scope, ToolPolicy(mapper=program, **limits), value)
+            try:
+                found = str(apply(scope, ToolPolicy(mapper=program, **limits), value))[:100]
+            except MapperFailed as failure:
+                found = str(failure)
+            assert re.search(r"stopped after|needed more than|it gives|match over", found), (program, found)
             assert time.monotonic() - begun < 5, program
     assert stood_still[0] < 2
 

@@ -59,7 +59,8 @@ def test_another_process_of_the_host_finds_files_in_the_database(
     chat: byref.Session, ask: Callable[..., str], engine: byref.Engine
 ) -> None:
     ask("open('a.txt', 'w').write('kept')")
-    with Sandbox() as other, byref.Engine(engine.url, interpreter=other) as second:
+    url = engine.database.engine.url.render_as_string(hide_password=False)
+    with Sandbox() as other, byref.Engine(url, interpreter=other) as second:
         session = second.session(chat.id, model="claude-sonnet-5")
         assert session.call("code_interpreter", {"code": "open('a.txt').read()"}).text == "kept"
 

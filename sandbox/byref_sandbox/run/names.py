@@ -202,7 +202,7 @@ class Names:
             why = f"too big: {size:,} bytes with all other names, {room:,} left of what a run may send"
             lost = [name for name in bound if self._is_new(name) or name in written.changed]
             return [*frames, *(wire.Lost(name, why) for name in lost[:_MAX_NAMES])]
-        if self._is_other(contents, written.contents):
+        if self._is_other(contents, written.contents) and not self._only_lacks(bound, written):
             frames += [*(wire.Blob(blob) for blob in blobs), wire.Written(contents)]
             room -= size
         for name, value in bound.items():
@@ -237,6 +237,13 @@ class Names:
         if not self._state.snapshots:
             return any(part.names for part in contents.parts)
         return bool(self._state.without) or [data] != [snapshot.contents for snapshot in self._state.snapshots]
+
+    def _only_lacks(self, bound: Mapping[str, object], written: Written) -> bool:
+        """Whether names that this process cannot read are all that is other than it was: a process that can finds them as they were."""
+        if not self.missed or self._contents is None or self._contents.versions != self._known.versions:
+            return False
+        is_touched = self._state.without or written.changed or any(map(self._is_new, bound))
+        return not is_touched and not any(name.isidentifier() and name not in self._space for name in self._before)
 
     def _stands_alone(self, value: object) -> bool:
         """Whether a last value shares nothing with the session's names that can change; only what is written tells what a container shares."""
