@@ -28,7 +28,7 @@ from byref_sandbox.tabletext.result import (
     too_many,
     unique_names,
 )
-from byref_sandbox.tabletext.rows import Line, Reader
+from byref_sandbox.tabletext.rows import MAX_CELLS, Line, Reader
 
 MAX_RAGGED: Final = 0.1
 """Share of rows with more or fewer cells than the others; with more it is no table."""
@@ -47,8 +47,6 @@ _LOOKED_BYTES: Final = 1 << 14
 """Bytes at the beginning in which is seen whether all cells are quoted."""
 _MAX_EXPRESSIONS: Final = 20_000
 """Columns of all expressions that are made of one table; to make one takes about 30 microseconds for each column."""
-_MAX_WIDTH: Final = 20_000
-"""Columns of a table; text of more stays text."""
 _MAX_IN_A_ROW: Final = 1_000
 """Ragged rows one after another; with more the text has changed into something else."""
 _MAX_ODD: Final = 50_000
@@ -99,8 +97,8 @@ def recognise(data: bytes, *, force: bool = False) -> tuple[Table, ...] | NotATa
     found = dialects.detect(data, force=force)
     if found is None:
         return NotATable("its lines do not have the same number of cells, whatever divides them")
-    if found.width > _MAX_WIDTH:
-        return NotATable(f"it has {found.width:,} columns; a table has at most {_MAX_WIDTH:,}", 1)
+    if found.width > MAX_CELLS:
+        return NotATable(f"it has {found.width:,} columns; a table has at most {MAX_CELLS:,}", 1)
     tables: list[Table] = []
     at = 0
     while at < len(data):
@@ -298,6 +296,8 @@ class Scan:
             at = line.end
         if not self._width:
             self._width = max((len(line.cells) for _, line in lines[:4]), default=1)
+            if self._width > MAX_CELLS:
+                return None
         fitting = [len(line.cells) == self._width for _, line in lines]
         first = 0
         while (

@@ -17,11 +17,15 @@ from typing import Final, NamedTuple
 
 from byref_sandbox.tabletext.result import Dialect
 
+MAX_CELLS: Final = 20_000
+"""Columns of a table; text of more stays text. A row that is read has at most one cell more."""
 _MAX_CELL_BYTES: Final = 1 << 20
 """Bytes that are looked through for the end of a quoted cell; half of it after each cell that has none, but never less than 4 KiB."""
 _LEAST_CELL_BYTES: Final = 1 << 12
 _MAX_WAYS: Final = 64
 """Readings of one line that are tried."""
+_MAX_TRIED: Final = 100_000
+"""Cells of all readings of one line."""
 
 
 class Line(NamedTuple):
@@ -43,6 +47,8 @@ class Reader:
         self._quote = (dialect.quote or "").encode()
         self._escape = dialect.escape
         self._reach = _MAX_CELL_BYTES
+        self._searched: tuple[int, int, re.Match[bytes] | None] = (0, 0, None)
+        """Where the last search for a closing quote began, how far it went, and what it found."""
         if self._quote:
             quote, boundary = re.escape(self._quote), re.escape(self._delimiter.rstrip(b" ") or self._delimiter)
             end = rb"(?=%s|\r?\n|\r|\Z)" % boundary
@@ -84,7 +90,19 @@ class Reader:
         return Line(self._plain(start, end), self.after(end), False)
 
     def _plain(self, start: int, end: int) -> list[str]:
-        return self.data[start:end].decode("utf-8", "surrogatepass").split(self._delimiter.decode())
+        return self.data[start:end].decode("utf-8", "surrogatepass").split(self._delimiter.decode(), MAX_CELLS)
+
+    def _closing(self, at: int, end: int) -> re.Match[bytes] | None:
+        """Return the first quote from `at` on that closes a cell before `end`. No part of the text is searched again and again."""
+        begun, until, found = self._searched
+        if begun <= at and found is not None and at <= found.start():
+            return found if found.end() <= end else None
+        if found is not None or not begun <= at <= until:
+            begun, until, found = at, at, None
+        if until < end:
+            found = self._close.search(self.data, max(at, until), end)
+            self._searched = begun, end, found
+        return found
 
     def _value(self, raw: bytes) -> str:
         quote = self._quote
@@ -95,12 +113,14 @@ class Reader:
         return raw.decode("utf-8", "surrogatepass")
 
     def _strict_row(self, start: int) -> Line | None:
-        """Read a row by the strict rules; None if one of its quoted cells does not end before a delimiter or a line's end."""
+        """Read a row by the strict rules; None if one of its quoted cells does not end before a delimiter or a line's end, or if
+        it has too many cells.
+        """
         data, delimiter, newline, quote = self.data, self._delimiter, self._newline, self._quote
         cells: list[str] = []
         at, limit = start, min(len(data), start + self._reach)
         line = self.line_end(at)
-        while True:
+        while len(cells) <= MAX_CELLS:
             if data.startswith(quote, at):
                 found = self._strict.match(data, at, limit)
                 if found is None:
@@ -123,21 +143,24 @@ class Reader:
                 return Line(cells, at + len(newline), True)
             else:
                 return None
+        return None
 
     def _local(self, start: int, end: int, width: int | None) -> list[str] | None:
         """Read one line with quotes that quote nothing as text, so that it has `width` cells; None if no reading has."""
-        data, ways = self.data, 0
+        data, ways, tried = self.data, 0, 0
+        most = MAX_CELLS if width is None else width
         aside: list[tuple[int, list[str]]] = [(start, [])]
         """Readings that were begun: the cells so far, and where the next one begins; -1 behind the last."""
-        while aside:
+        while aside and tried < _MAX_TRIED:
             at, cells = aside.pop()
-            while at >= 0 and (width is None or len(cells) < width):
+            tried -= len(cells)
+            while at >= 0 and len(cells) < most:
                 cut = data.find(self._delimiter, at, end)
                 stop = end if cut < 0 else cut
                 value = data[at:stop].decode("utf-8", "surrogatepass")
                 if data.startswith(self._quote, at) and ways < _MAX_WAYS:
                     # The nearest closing quote is tried first, and the quote as text later.
-                    closing = self._close.search(data, at + len(self._quote), end)
+                    closing = self._closing(at + len(self._quote), end)
                     if closing is not None and (
                         closing.end() == end or data.startswith(self._delimiter, closing.end())
                     ):
@@ -148,6 +171,7 @@ class Reader:
                         cut = stop if stop < end else -1
                 cells.append(value)
                 at = -1 if cut < 0 else stop + len(self._delimiter)
+            tried += len(cells)
             if at < 0 and (width is None or len(cells) == width):
                 return cells
         return None
@@ -158,7 +182,7 @@ class Reader:
         limit = min(len(data), start + self._reach)
         line = self.line_end(at)
         while len(cells) < width:
-            if data.startswith(self._quote, at) and (closing := self._close.search(data, at + len(self._quote), limit)):
+            if data.startswith(self._quote, at) and (closing := self._closing(at + len(self._quote), limit)):
                 cells.append(self._value(data[at + len(self._quote) : closing.start()]))
                 at = closing.end()
                 if at > line:

@@ -7,9 +7,13 @@ import io
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from byref_sandbox.tabletext import NotATable, Recognised, Table, delimited, dialects, recognise
 from byref_sandbox.tabletext.kinds import kind_of, type_of
+from byref_sandbox.tabletext.result import Dialect
+from byref_sandbox.tabletext.rows import MAX_CELLS, Reader
 
 BODY = "".join(f"{n},name {n},{n}.5,2026-01-{n:02}\n" for n in range(10, 30))
 HEADER = "id,name,value,day\n"
@@ -371,6 +375,8 @@ def test_hostile_text_ends() -> None:
         b'",\n' * 30_000,
         b'a,b,"c\n' * 8_000,
         b'"a" "b",c\n' * 8_000,
+        b'a,"b c' * 50_000,
+        (b'x, "y' * 30_000 + b'" ,z\n') * 2,
         b"|" * 300_000,
         b"-" * 300_000 + b"\n|",
         b"| a |\n|---|\n" * 1_000,
@@ -384,6 +390,25 @@ def test_hostile_text_ends() -> None:
     ):
         found = recognise(text)
         assert isinstance(found, NotATable | Recognised)
+
+
+@pytest.mark.parametrize("line", [b"x," * 50_000, b'"x",' * 50_000, b'x,"y' * 50_000, b'x,"y"z' * 50_000], ids=str)
+def test_a_line_without_end_makes_few_cells(line: bytes) -> None:
+    reader = Reader(line + b"\n" + line, Dialect(","))
+    assert len(reader.read(0).cells) == MAX_CELLS + 1
+    assert isinstance(recognise(line + b"\n" + line), NotATable)
+
+
+@given(st.text('",ab\n', max_size=60), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12))
+def test_a_closing_quote_is_found_wherever_one_has_looked_before(text: str, looked: list[tuple[int, int]]) -> None:
+    data = text.encode()
+    reader = Reader(data, Dialect(","))
+    for at, end in looked:
+        end = data.find(b"\n", min(end, len(data)))
+        end = len(data) if end < 0 else end  # one looks up to the end of a line
+        at = min(at, end)
+        found, expected = reader._closing(at, end), reader._close.search(data, at, end)
+        assert (found and found.span()) == (expected and expected.span())
 
 
 @pytest.mark.parametrize("format", [None, "csv"])
