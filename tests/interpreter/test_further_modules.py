@@ -58,7 +58,6 @@ def test_they_are_loaded_beside_the_root(sandbox: Sandbox) -> None:
     assert error is not None and error.kind == "NotAllowed"
 
 
-@pytest.mark.slow
 def test_an_engine_allows_them_for_itself_alone(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/b.db"
     with Engine(url, modules=MODULES) as engine, Engine(url) as other:

@@ -12,8 +12,9 @@
 
 #define OBJECTS 3 /* that may be nested in each other with members on lines of their own */
 
-/* Where a piece ends, `constant` if NaN or Infinity, which JSON lacks, was there: how many such objects are open; whether an array in the last of them is, and has its elements on lines; whether
-   the last byte opened what has lines; 1 in a string, 2 behind a backslash; how many arrays and objects are open on the present line. */
+/* Where a piece ends: how many such objects are open; whether an array in the last of them is, and has its elements on lines; whether
+   the last byte opened what has lines; 1 in a string, 2 behind a backslash; whether NaN or Infinity, which JSON lacks, was there; how
+   many arrays and objects are open on the present line. */
 typedef struct { int objects, array, opened, string, constant; Py_ssize_t deep; } Place;
 
 static Py_ssize_t broken(Place *at, const char *text, Py_ssize_t size, char *out, Py_ssize_t *feeds) {

@@ -93,7 +93,10 @@ class Reader:
         return self.data[start:end].decode("utf-8", "surrogatepass").split(self._delimiter.decode(), MAX_CELLS)
 
     def _closing(self, at: int, end: int) -> re.Match[bytes] | None:
-        """Return the first quote from `at` on that closes a cell before `end`. No part of the text is searched again and again."""
+        """Return the first quote from `at` on that closes a cell before `end`. No part of the text is searched again and again.
+
+        What a search found is remembered, and up to where there is none.
+        """
         begun, until, found = self._searched
         if begun <= at and found is not None and at <= found.start():
             return found if found.end() <= end else None
@@ -101,7 +104,10 @@ class Reader:
             begun, until, found = at, at, None
         if until < end:
             found = self._close.search(self.data, max(at, until), end)
-            self._searched = begun, end, found
+            until = end
+            if found is not None and self._close.match(self.data, found.start()) is None:
+                until, found = found.start(), None  # it closes a cell only because the search ends there
+            self._searched = begun, until, found
         return found
 
     def _value(self, raw: bytes) -> str:
