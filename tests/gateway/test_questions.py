@@ -78,7 +78,7 @@ class Court:
         return dict(json.loads(self.call(f"{server}_answers", ids=ids)))
 
 
-FRONTS = ["legacy", "auto", *(pytest.param(front, marks=pytest.mark.slow) for front in ("legacy-http", "auto-http"))]
+FRONTS = ["legacy", "auto", "legacy-http", pytest.param("auto-http", marks=pytest.mark.slow)]
 """The client's era, and whether it comes by HTTP."""
 
 

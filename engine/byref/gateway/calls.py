@@ -7,8 +7,8 @@ client makes the call again with the answer. The gateway translates between both
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import anyio
@@ -32,6 +32,8 @@ INTERACTIVE = frozenset({"tools/call", "prompts/get", "resources/read"})
 PARKED_SECONDS = 600.0
 """Seconds for which an unanswered call is kept until the client makes it again with its answers."""
 MAX_PARKED = 100
+CANCEL_SECONDS = 1.0
+"""Seconds for which the end of a call waits until the client was told that its questions are cancelled."""
 _STATE = "byref:"
 
 
@@ -76,7 +78,8 @@ class Call:
         self.scope = anyio.CancelScope()
         self._servers: list[str] = []
         self._changed = anyio.Event()
-        self._asking: dict[anyio.CancelScope, str] = {}
+        self._asking: dict[anyio.CancelScope, tuple[str, anyio.Event]] = {}
+        """By open question, the server that asks and what is set once the question has ended."""
         self._questions: dict[str, tuple[Json, anyio.Event]] = {}
         self._put: set[str] = set()
         """The keys of the questions that the client has received."""
@@ -93,8 +96,8 @@ class Call:
         """Whether the client can be asked a question now."""
         return not is_modern(self.context) or self.context.method in INTERACTIVE
 
-    @contextmanager
-    def at(self, server: str) -> Iterator[None]:
+    @asynccontextmanager
+    async def at(self, server: str) -> AsyncIterator[None]:
         """Mark a server as working on the call, so that it may ask the client; at the end its open questions are cancelled."""
         self._servers.append(server)
         try:
@@ -102,8 +105,13 @@ class Call:
         finally:
             self._servers.remove(server)
             if server not in self._servers:
-                for scope in [scope for scope, asking in self._asking.items() if asking == server]:
+                ending = [(scope, ended) for scope, (asking, ended) in self._asking.items() if asking == server]
+                for scope, _ in ending:
                     scope.cancel()
+                # By HTTP the client is told that they are cancelled on the stream of its call, which the call's answer closes.
+                with anyio.move_on_after(CANCEL_SECONDS, shield=True):
+                    for _, ended in ending:
+                        await ended.wait()
 
     def is_at(self, server: str) -> bool:
         """Tell whether a server works on the call."""
@@ -117,11 +125,13 @@ class Call:
         """
         # `at` cancels this scope when the server's work on the call is over: nobody would use the answer any more.
         with anyio.CancelScope() as scope:
-            self._asking[scope] = server
+            ended = anyio.Event()
+            self._asking[scope] = server, ended
             try:
                 return await (self._ask_by_answer if is_modern(self.context) else self._ask)(method, params)
             finally:
                 del self._asking[scope]
+                ended.set()
         raise MCPError(INVALID_REQUEST, f"the call is over, and with it {method}")
 
     async def _ask(self, method: str, params: Json | None) -> Json:

@@ -239,7 +239,7 @@ class Asking:
         lines += [f"> {line}" for line in labels.lines(written)]
         params = {"message": "\n".join(lines), "requestedSchema": {"type": "object", "properties": {}}}
         try:
-            with self._call.at(_OURS):
+            async with self._call.at(_OURS):
                 answer = await self._call.ask(_OURS, "elicitation/create", params)
         except MCPError as error:
             raise PermissionError(f"the user could not be asked: {error.error.message}") from None

@@ -469,7 +469,7 @@ class Conversation:
             self._level = level if isinstance(level, str) else self._level
             await self._pass_level(upstream)
         sent = _answering(params, upstream.name)
-        with call.at(upstream.name):
+        async with call.at(upstream.name):
             try:
                 return await self._asked(call, upstream, sent, method)
             except MCPError as error:
