@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from byref.describe.shape import kind_of
 from byref.describe.truncate import Ends
@@ -87,3 +90,25 @@ def test_json_is_told_without_making_anything_of_it(data: bytes) -> None:
 @pytest.mark.parametrize("data", [b"", b"[1,", b"1 2", b'"\xff"', b"[" * 100_000, rb'"\u12"', rb'"\ud8"', b"NaN"])
 def test_what_is_no_json_is_told_too(data: bytes) -> None:
     assert not jsontext.is_json(data)
+
+
+@given(
+    st.lists(st.sampled_from(["\\", "u", "d", "D", "8", "f", "\\ud8", "\\u", "\\\\", '"', "00"])).map("".join),
+    st.integers(4, 9),
+)
+def test_surrogates_are_found_wherever_pieces_end(text: str, size: int) -> None:
+    data = text.encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsontext, "_PIECE", size)
+        assert jsontext._without_surrogates(data) == jsontext._SURROGATE.sub(rb"\\u00", data)
+
+
+def test_many_surrogates_take_a_small_multiple_of_their_bytes() -> None:
+    data = b"[%s]" % b",".join([rb'"\ud800"'] * 500_000)
+    tracemalloc.start()
+    try:
+        assert jsontext.is_json(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(data)

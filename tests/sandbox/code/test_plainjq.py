@@ -128,9 +128,12 @@ def test_random_programs_are_the_same_as_jq_or_for_jq(count: int) -> None:
         of_jq, need = jq.compile(text), pick.needs(None)  # which raises for what is no program of jq's
         for value in (document(chance), document(chance)):
             try:
-                outputs = as_jq(list(pick.run(value)))
+                answers = list(pick.run(value))
             except NotPlain:
                 continue
+            if has_rounded(answers):
+                continue  # by jq, of a number of the program's own
+            outputs = as_jq(answers)
             encoded = json.dumps(value)
             assert outputs == as_jq(of_jq.input_text(encoded).all()), (text, value)
             with contextlib.suppress(Unfit, NotPlain):

@@ -54,7 +54,7 @@ RECORDS = "[{'id': i, 'name': f'name {i}', 'total': i / 7, 'tags': ['a', 'b']} f
 WORST = {
     "empty texts": ("call", "[''] * 21_000_000", "array"),
     "empty texts, run by the host": ("sandbox.run", "[''] * 21_000_000", "OutputLimit"),
-    "empty texts, kept": ("session.run", "x = [''] * 21_000_000", "arrays, objects and values"),
+    "empty texts, kept": ("session.run", "x = [''] * 21_000_000\nlen(x)", "json int 8"),
     "as many empty texts as may come": ("session.run", "[''] * 7_900_000", "json"),
     "as many empty texts as may come, inside one": ("call", "[[''] * 7_900_000]", "INCOMPLETE"),
     "half as many objects": ("call", "[{'k': 1}] * 2_000_000", "array(2000000) of object(1 key)"),
