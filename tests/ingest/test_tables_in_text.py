@@ -440,3 +440,11 @@ def test_a_stream_is_not_looked_at_where_the_policy_says_so(local: Engine, tenan
     text = "id,name\n" + "1,a\n" * (LONG // 3)
     assert session.process(io.StringIO(text), tool="get_text").route != "variables"
     assert session.process(io.StringIO(text), tool="codes").route == "variables"
+
+
+def test_names_without_a_column_are_told() -> None:
+    text = "id,name,value,extra,more\n" + "".join(f"{n},name {n},{n * 2}\n" for n in range(900))
+    with Engine("sqlite:///:memory:", policy=Policy(max_result_tokens=300)) as engine:
+        result = engine.session("s").process(text, tool="t")
+    assert result.envelope is not None
+    assert result.envelope["read_as"] == "CSV; 2 names without a column: extra, more"

@@ -19,6 +19,7 @@ from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.shape import kind_of
 from byref.describe.values import may_be_key
+from byref.errors import one_line
 from byref.jsonscan import Described, Scanned, Scanner
 from byref_sandbox.tabletext import NotATable, Passed, Passing, Recognised, ndjson, reading, recognise
 from byref_sandbox.tabletext.delimited import Delimited, Span
@@ -210,6 +211,9 @@ def _said(found: Recognised, around: Iterable[Iterable[tuple[PartKind, str]]]) -
             if text := text.strip():
                 shown = " ".join(text[: 2 * _AROUND].split())
                 said.append(f'{kind} "{shown[:_AROUND]}{"…" if len(shown) > _AROUND else ""}"')
+        if (more := len(table.header or ()) - len(table.names)) > 0:
+            without = ", ".join((table.header or ())[-more:])
+            said.append(f"{more:,} {'name' if more == 1 else 'names'} without a column: {one_line(without, _AROUND)}")
         if table.ragged_rows:
             [row, *_] = table.ragged
             said.append(

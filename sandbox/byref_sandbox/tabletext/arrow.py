@@ -38,9 +38,6 @@ def read(table: Table, source: bytes, only: Collection[str] | None = None) -> An
         return None
     if dialect.escape != "doubled" and dialect.quote and source.find(dialect.quote.encode(), span.start, span.end) >= 0:
         return None
-    has_returns = dialect.newline == "\n" and source.find(b"\r\n", span.start, span.end) >= 0
-    if has_returns and _has_carriage_return_at_a_row_end(part, dialect.quote):
-        return None
     names = [column.name for column in table.columns]
     wanted = [column for column in table.columns if only is None or column.name in only]
     commas = {column.notation == "1,5" for column in table.columns if column.type == "number"}
@@ -79,13 +76,6 @@ def read(table: Table, source: bytes, only: Collection[str] | None = None) -> An
         elif column.type in DATES:
             columns[at] = _iso(columns[at], ORDERS.get(column.notation))
     return pa.table(columns, found.column_names)
-
-
-def _has_carriage_return_at_a_row_end(records: memoryview, quote: str | None) -> bool:
-    """Whether a row ends with one, which is of its last cell for us and of the line end for Arrow. Inside of quotes it is text for both."""
-    text = bytes(records)
-    outside = text.split(quote.encode())[::2] if quote else [text]
-    return any(b"\r\n" in piece for piece in outside)
 
 
 def _iso(days: Any, order: str | None) -> Any:

@@ -37,6 +37,14 @@ _FEW_ROWS: Final = 5
 _MAX_PREAMBLE: Final = 30
 """Rows before the header."""
 _MAX_HEADER: Final = 3
+_LONG_NAME: Final = 80
+_LONGEST_NAME: Final = 400
+"""Characters of a name above columns of text: of any, and of a question above its answers."""
+_NAMED_DELIMITER: Final = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=[^\r\n]"?\r?\n', re.IGNORECASE)
+"""What Excel reads the delimiter of, above the names."""
+_DIGITS: Final = re.compile("[0-9]+")
+_ID: Final = re.compile("[A-Za-z_#-]*[0-9][A-Za-z0-9_#-]*")
+_YEAR: Final = re.compile(r"1[5-9][0-9]{2}|2[01][0-9]{2}")
 _MAX_TOLD: Final = 20
 """Ragged and repaired rows that are named."""
 _FIRST_ROWS: Final = 64
@@ -140,6 +148,8 @@ def _doubt(tables: Sequence[Table], found: dialects.Found) -> NotATable | None:
         return None
     if found.dialect.delimiter in dialects.SURE - {","} and len(first.names) > 1 and first.rows > 2:
         return None
+    if first.header and first.rows > _FEW_ROWS and _has_ids(first):
+        return None
     cells = [cell for row in dialects.sample(data=_head(first), dialect=found.dialect)[:40] for cell in row]
     long = sum(len(cell.split()) > 6 for cell in cells)
     if first.rows < 4 or (cells and long > len(cells) * 0.3 and len(first.names) < 4):
@@ -157,6 +167,13 @@ def _is_quoted(table: Table) -> bool:
     quote = (table.dialect.quote or "") if table.dialect else ""
     lines = table.source[:_LOOKED_BYTES].decode("utf-8", "replace").splitlines()[:_FIRST_ROWS]
     return not table.repaired and bool(quote) and all(line[:1] == line[-1:] == quote for line in lines[:-1])
+
+
+def _has_ids(table: Table) -> bool:
+    """Whether the first cell of each record is another word, all of one form with digits in it: E1, E2."""
+    ids = [row[0] or "" for _, row in zip(range(_FIRST_ROWS), table.records(), strict=False)]
+    forms = {_DIGITS.sub("0", cell) for cell in ids}
+    return len(set(ids)) == len(ids) and len(forms) == 1 and all(map(_ID.fullmatch, ids))
 
 
 def _head(table: Table) -> bytes:
@@ -290,6 +307,8 @@ class Scan:
         """Find preamble and header, and learn the kinds of the first records."""
         lines: list[tuple[int, Line]] = []
         at = self.at
+        if not at and (named := _NAMED_DELIMITER.match(self.data)):
+            at = named.end()
         while at < len(self.data) and len(lines) < _FIRST_ROWS + _MAX_PREAMBLE:
             line = self._reader.read(at, self._width or None)
             lines.append((at, line))
@@ -335,6 +354,8 @@ class Scan:
             header = header[::2]  # `||id||name||` above `|1|x|`: names in wikis
         if header is not None and len(header) > self._width == sum(map(bool, map(str.strip, header))):
             header = tuple(filter(str.strip, header))  # with a delimiter too many inside, the names would be shifted
+        if header is not None and ragged_header and _has_row_names(body, self._width):
+            header = ("", *header[: self._width - 1])
         self._kinds = [set() for _ in range(self._width)]
         for row in body[count:]:
             self._learn(row)
@@ -567,6 +588,11 @@ def _header_rows(rows: list[list[str]], width: int) -> int:
     """How many of the first rows are names of the columns: those without a value where the others have values."""
     if not rows:
         return 0
+    filled = [
+        column for column in range(width) if any(row[column : column + 1] and row[column].strip() for row in rows)
+    ]
+    if len(filled) < width:
+        rows, width = [[row[at] if at < len(row) else "" for at in filled] for row in rows], len(filled)
     body = rows[min(len(rows) - 1, _MAX_HEADER) :] or rows
     typed = []
     for column in range(width):
@@ -575,11 +601,14 @@ def _header_rows(rows: list[list[str]], width: int) -> int:
             typed.append(column)
     if len(rows) == 1:
         return int(_are_names(rows[0], width))
+    if _has_unnamed_index(rows, width) or _has_numbers_for_names(rows, width):
+        return 1
     if not typed and _is_like(rows[0], rows[1:], width):
         return 0
     if not typed:
-        column_lengths_differ = _lengths_differ(rows, width)
-        return int(_are_names(rows[0], width) and (column_lengths_differ or len(rows) < 64))
+        is_unlike = _is_unlike(rows, width)
+        are_names = _are_names(rows[0], width, _LONGEST_NAME if is_unlike and _has_choices(rows, width) else _LONG_NAME)
+        return int(are_names and (is_unlike or len(rows) < 64))
     count = 0
     for row in rows[: min(_MAX_HEADER, len(rows) - 1)]:
         if any(column < len(row) and kind_of(row[column]) not in ("text", "empty") for column in typed):
@@ -595,21 +624,91 @@ def _header_rows(rows: list[list[str]], width: int) -> int:
     return count
 
 
-def _are_names(row: list[str], width: int) -> bool:
+def _are_names(row: list[str], width: int, longest: int = _LONG_NAME) -> bool:
     """Whether the cells of a row may be names: each another, most there, none a value."""
     there = [cell.strip() for cell in row if cell.strip()]
     return (
         len(there) >= max(1, width - max(1, width // 4))
         and len(set(there)) == len(there)
-        and all(kind_of(cell) == "text" and len(cell) <= 80 and not NO_VALUE.fullmatch(cell) for cell in there)
+        and all(kind_of(cell) == "text" and len(cell) <= longest and not NO_VALUE.fullmatch(cell) for cell in there)
     )
 
 
-def _lengths_differ(rows: list[list[str]], width: int) -> bool:
+def _below(rows: list[list[str]], column: int) -> list[str]:
+    """What stands below the first row in a column."""
+    return [row[column].strip() for row in rows[1:] if column < len(row)]
+
+
+def _is_unlike(rows: list[list[str]], width: int) -> bool:
     """Whether a first row of text is unlike the rows below it: no cell of it comes again in its column."""
     return all(
-        rows[0][column] not in {row[column] for row in rows[1:] if column < len(row)}
+        not (cell := rows[0][column].strip()) or cell not in _below(rows, column)
         for column in range(min(width, len(rows[0])))
+    )
+
+
+def _has_choices(rows: list[list[str]], width: int) -> bool:
+    """Whether the cells of two columns are one of a few, as answers to a question are: what stands above them may be long."""
+    columns = [_below(rows, column) for column in range(width)]
+    return len(rows) > _FEW_ROWS and sum(all(cells) and 2 * len(set(cells)) <= len(cells) for cells in columns) > 1
+
+
+def _has_unnamed_index(rows: list[list[str]], width: int) -> bool:
+    """Whether the first row has names but above the first columns, which tell the rows below it apart: an index of pandas, or R's names."""
+    first = [cell.strip() for cell in rows[0]]
+    unnamed = next((at for at, cell in enumerate(first) if cell), 0)
+    keys = [tuple(cell.strip() for cell in row[:unnamed]) for row in rows[1:] if len(row) == width]
+    return (
+        len(first) == width
+        and unnamed > 0
+        and len(keys) > 1
+        and len(set(keys)) == len(keys)
+        and all(map(all, keys))
+        and all(first[unnamed:])
+        and _are_names(first[unnamed:], width - unnamed)
+        and _is_unlike(rows, width)
+    )
+
+
+def _has_numbers_for_names(rows: list[list[str]], width: int) -> bool:
+    """Whether the first row has years one after another beside other names, or after an unnamed index the numbers of the columns."""
+    if not _is_series(rows[0]) or len(rows[0]) != width or len(rows) < 3:
+        return False
+    others = [column for column in range(width) if not rows[0][column].strip().isdecimal()]
+    if len(others) == width - 1:  # a single year may be a value, unless there are no such values
+        [year] = set(range(width)) - set(others)
+        if "integer" in map(kind_of, _below(rows, year)):
+            return False
+    again = sum(map(_is_series, rows[1:]))
+    return (
+        bool(others)
+        and 2 * again < len(rows) - 1
+        and all(kind_of(rows[0][column]) in ("text", "empty") for column in others)
+        and _is_unlike([[row[column] for column in others if column < len(row)] for row in rows], len(others))
+    )
+
+
+def _is_series(row: list[str]) -> bool:
+    """Whether the integers of a row are years that grow or fall, or in all cells but the first, which is empty, 0, 1, 2 and so on."""
+    numbers = [int(cell) for cell in row if _YEAR.fullmatch(cell.strip())]
+    if numbers and len(numbers) == sum(cell.strip().isdecimal() for cell in row):
+        return numbers in (sorted(set(numbers)), sorted(set(numbers), reverse=True))
+    return (
+        not row[0].strip()
+        and len(row) > 2
+        and [cell.strip() for cell in row[1:]] == list(map(str, range(len(row) - 1)))
+    )
+
+
+def _has_row_names(rows: list[list[str]], width: int) -> bool:
+    """Whether there is one name less than columns, and the first column tells the rows apart: R writes names of rows so."""
+    names, first, last = rows[0], _below(rows, 0), _below(rows, width - 1)
+    return (
+        len(names) == width - 1
+        and all(map(str.strip, names))
+        and all(first)
+        and len(set(first)) == len(first)
+        and any(last)
     )
 
 
@@ -637,7 +736,7 @@ def _columns(
         if segment.filled is None and (
             not dialect.quote or data.find(dialect.quote.encode(), segment.start, segment.end) < 0
         ):
-            text = data[segment.start : segment.end].decode("utf-8", "surrogatepass").removesuffix(dialect.newline)
+            text = dialect.divided(data[segment.start : segment.end].decode("utf-8", "surrogatepass"))
             cells = text.replace(dialect.newline, dialect.delimiter).split(dialect.delimiter)
             for column, values in zip(columns, found, strict=True):
                 values += filter(None, cells[column::width])
@@ -687,7 +786,7 @@ class Delimited(msgspec.Struct, frozen=True, tag="delimited"):
         is_plain = len(dialect.delimiter) == 1 and dialect.escape == "doubled" and dialect.newline != "\r"
         for span in self.spans:
             if span.is_strict and (not quote or source.find(quote, span.start, span.end) < 0):
-                text = source[span.start : span.end].decode("utf-8", "surrogatepass").removesuffix(dialect.newline)
+                text = dialect.divided(source[span.start : span.end].decode("utf-8", "surrogatepass"))
                 for line in text.split(dialect.newline):
                     yield line.split(dialect.delimiter)
             elif (
@@ -708,9 +807,9 @@ class Delimited(msgspec.Struct, frozen=True, tag="delimited"):
 
 def _has_other_ends(dialect: Dialect, source: bytes, span: Span) -> bool:
     """Whether there are line ends that are not the dialect's: at these, too, Python's module would end a row."""
-    newlines = source.count(b"\n", span.start, span.end)
-    ends = source.count(b"\r\n", span.start, span.end) if dialect.newline == "\r\n" else 0
-    return source.count(b"\r", span.start, span.end) != ends or (ends > 0 and newlines != ends)
+    ends = source.count(b"\r\n", span.start, span.end)
+    is_mixed = dialect.newline == "\r\n" and source.count(b"\n", span.start, span.end) != ends
+    return is_mixed or source.count(b"\r", span.start, span.end) != ends
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -77,17 +77,14 @@ class Found(NamedTuple):
     score: float
 
 
-def newline_of(data: bytes) -> Literal["\n", "\r\n", "\r"]:
-    """What most lines of the beginning end with."""
+def newline_of(data: bytes) -> Literal["\n", "\r"]:
+    """What most lines of the beginning end with: see `Dialect.newline`."""
     head = data[:SAMPLE_BYTES]
-    if b"\r" not in head:
+    if head.count(b"\r") == head.count(b"\r\n"):
         return "\n"
-    if b'"' in head and b"\n" in head.replace(b"\r\n", b""):
+    if b'"' in head:
         head = _QUOTED.sub(b"", head)  # cells may have line ends of another kind
-    feeds, pairs, returns = head.count(b"\n"), head.count(b"\r\n"), head.count(b"\r")
-    if pairs and pairs * 2 >= feeds:
-        return "\r\n"
-    return "\r" if returns > feeds else "\n"
+    return "\r" if head.count(b"\r") - head.count(b"\r\n") > head.count(b"\n") else "\n"
 
 
 def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
@@ -102,7 +99,7 @@ def candidates(data: bytes, newline: str, *, force: bool = False) -> list[str]:
                 more.count(newline.encode()) > 1
             ):  # a cell so long that the beginning cuts it, and no quote that quotes nothing
                 size, head = SAMPLE_BYTES, more
-    lines = [line for line in head.split(newline.encode())[:_FIRST_LINES] if line.strip(b" ")]
+    lines = [line for line in head.split(newline.encode())[:_FIRST_LINES] if line.strip(b" \r")]
     if len(data) > size and len(lines) > 1:
         lines.pop()
     if not lines:
@@ -161,7 +158,7 @@ def _may_be_names(row: list[bytes]) -> bool:
 def _may_begin(data: bytes, newline: str, mark: bytes) -> bool:
     """Whether the first line may name columns, as no cell of it is a value, or may be one of a table of numbers alone."""
     line = (
-        data[:_FIRST_BYTES].lstrip().partition(newline.encode())[0].translate(None, b"\"'")
+        data[:_FIRST_BYTES].lstrip().partition(newline.encode())[0].removesuffix(b"\r").translate(None, b"\"'")
     )  # R writes names in quotes
     if mark not in line or (mark == b":" and line[:1].isdigit()):
         return False
@@ -213,7 +210,7 @@ def _unlike(data: bytes, dialect: Dialect, width: int) -> tuple[int, int]:
     return sum(not line.is_strict for line in lines), sum(line.cells != [""] for line in lines)
 
 
-def _dialects(data: bytes, delimiter: str, newline: Literal["\n", "\r\n", "\r"]) -> Iterator[Dialect]:
+def _dialects(data: bytes, delimiter: str, newline: Literal["\n", "\r"]) -> Iterator[Dialect]:
     head = data[:SAMPLE_BYTES]
     counts = {quote: _quotings(head, delimiter.encode(), quote) for quote in ('"', "'")}
     quotes = [quote for quote, count in counts.items() if count]
@@ -242,7 +239,7 @@ def sample(data: bytes, dialect: Dialect) -> list[list[str]]:
     head = beginning(data, dialect.newline)
     if dialect.quote is not None and dialect.quote.encode() in head:
         return [line.cells for line in _lines(data, dialect, None) if line.cells != [""]]
-    texts = head.decode("utf-8", "replace").split(dialect.newline, SAMPLE_ROWS)
+    texts = dialect.divided(head.decode("utf-8", "replace")).split(dialect.newline, SAMPLE_ROWS)
     if len(texts) > SAMPLE_ROWS or (len(head) < len(data) and len(texts) > 1):
         texts.pop()
     return [text.split(dialect.delimiter) for text in texts if text]

@@ -36,8 +36,11 @@ class Matcher:
         options.encoding = re2.Options.Encoding.LATIN1  # bytes as they are
         options.max_mem = _MEMORY
         options.log_errors = False
-        cells = [_cell(dialect, column, lines=lines) for column in kinds]
-        row = re2.escape(dialect.delimiter.encode()).join(cells) + dialect.newline.encode()
+        takes_returns = dialect.newline == "\n"
+        cells = [_cell(dialect, column, lines=lines, returns=False) for column in kinds[:-1]]
+        cells.append(_cell(dialect, kinds[-1], lines=lines, returns=takes_returns))
+        end = b"\r?\n" if takes_returns else dialect.newline.encode()
+        row = re2.escape(dialect.delimiter.encode()).join(cells) + end
         try:
             self._rows = re2.compile(b"(?:%s)*" % row, options)
         except re2.error as error:
@@ -50,7 +53,15 @@ class Matcher:
         return self._rows.match(data, start).end()  # type: ignore[no-any-return]
 
 
-def _cell(dialect: Dialect, kinds: set[Kind], *, lines: bool) -> bytes:
+def _bare(ends: bytes, quote: bytes, *, returns: bool) -> bytes:
+    """A cell without quotes around it, up to the bytes at which it ends; with `returns` it does not end with a carriage return."""
+    if not returns:
+        return b"[^%s%s][^%s]*" % (quote, ends, ends)
+    return b"[^%s%s\r]|[^%s%s][^%s]*[^%s\r]" % (quote, ends, quote, ends, ends, ends)
+
+
+def _cell(dialect: Dialect, kinds: set[Kind], *, lines: bool, returns: bool) -> bytes:
+    """A cell of known kinds; with `returns` a carriage return may stand between it and the line feed that ends its row."""
     quote = (dialect.quote or "").encode()
     mark, feeds = re2.escape(dialect.delimiter[:1].encode()), b"\r\n"
     ends = dialect.newline[-1].encode()  # without quotes around it, a line end of another kind is text
@@ -58,7 +69,7 @@ def _cell(dialect: Dialect, kinds: set[Kind], *, lines: bool) -> bytes:
         # A cell of nothing is read by itself the first time, so that it is known exactly whether a column has any.
         empty = "empty" in kinds
         if not quote:
-            return b"[^%s%s]%s" % (mark, ends, b"*" if empty else b"+")
+            return b"(?:%s)%s" % (_bare(mark + ends, b"", returns=returns), b"?" if empty else b"")
         inside = b"[^%s%s%s]" % (quote, b"\\\\" if dialect.escape == "backslash" else b"", b"" if lines else feeds)
         ways = [inside, quote + quote]
         if dialect.escape == "backslash":
@@ -67,7 +78,7 @@ def _cell(dialect: Dialect, kinds: set[Kind], *, lines: bool) -> bytes:
             inside, *ways = ways
             ways = [inside, b"%s+[^%s%s%s]" % (quote, quote, mark, feeds)]
         # Where line feeds are counted by the quotes around them, no other quote may be there.
-        bare = b"[^%s%s%s][^%s%s%s]*" % (quote, mark, ends, quote if lines else b"", mark, ends)
+        bare = _bare(mark + ends + (quote if lines else b""), quote, returns=returns)
         last = quote + b"+" if dialect.escape == "none" else quote
         if empty:
             return b"(?:(?:%s)?|%s(?:%s)*%s)" % (bare, quote, b"|".join(ways), last)

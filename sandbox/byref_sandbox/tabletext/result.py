@@ -24,6 +24,14 @@ class Dialect:
     escape: Literal["doubled", "backslash", "none"] = "doubled"
     """How a quote is written inside such a cell: twice, behind a backslash, or just so."""
     newline: Literal["\n", "\r\n", "\r"] = "\n"
+    """What rows end with. A carriage return before a line feed is of the line end, so that rows of two files end alike; tables of earlier
+    versions say `"\\r\\n"`, in whose cells a line feed alone is text."""
+
+    def divided(self, text: str) -> str:
+        """Return rows without quotes with nothing but `newline` between them."""
+        if self.newline == "\n":
+            text = text.replace("\r\n", "\n")
+        return text.removesuffix(self.newline)
 
 
 class Part(NamedTuple):

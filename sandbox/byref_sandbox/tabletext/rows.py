@@ -44,6 +44,7 @@ class Reader:
         self.data = data
         self._delimiter = dialect.delimiter.encode()
         self._newline = dialect.newline.encode()
+        self._takes_returns = dialect.newline == "\n"
         self._quote = (dialect.quote or "").encode()
         self._escape = dialect.escape
         self._reach = _MAX_CELL_BYTES
@@ -64,11 +65,19 @@ class Reader:
     def line_end(self, start: int) -> int:
         """Where the line that begins at `start` ends, its newline not included."""
         found = self.data.find(self._newline, start)
-        return len(self.data) if found < 0 else found
+        if found < 0:
+            return len(self.data)
+        return found - self.data.startswith(b"\r", found - 1) if self._takes_returns and found > start else found
 
     def after(self, end: int) -> int:
         """Where the line after a line that ends at `end` begins."""
-        return min(end + len(self._newline), len(self.data))
+        return min(end + self._ends(end) or len(self._newline), len(self.data))
+
+    def _ends(self, at: int) -> int:
+        """How many bytes of a line end are at a place."""
+        if self._takes_returns and self.data.startswith(b"\r\n", at):
+            return 2
+        return len(self._newline) if self.data.startswith(self._newline, at) else 0
 
     def read(self, start: int, width: int | None = None) -> Line:
         """Read the row that begins at `start`; `width` is how many cells it should have, None for any number."""
@@ -122,7 +131,7 @@ class Reader:
         """Read a row by the strict rules; None if one of its quoted cells does not end before a delimiter or a line's end, or if
         it has too many cells.
         """
-        data, delimiter, newline, quote = self.data, self._delimiter, self._newline, self._quote
+        data, delimiter, quote = self.data, self._delimiter, self._quote
         cells: list[str] = []
         at, limit = start, min(len(data), start + self._reach)
         line = self.line_end(at)
@@ -145,8 +154,8 @@ class Reader:
                 return Line(cells, at, True)
             if data.startswith(delimiter, at):
                 at += len(delimiter)
-            elif data.startswith(newline, at):
-                return Line(cells, at + len(newline), True)
+            elif ends := self._ends(at):
+                return Line(cells, at + ends, True)
             else:
                 return None
         return None
@@ -198,7 +207,7 @@ class Reader:
                 stop = line if cut < 0 else cut
                 cells.append(data[at:stop].decode("utf-8", "surrogatepass"))
                 at = stop
-            if at >= len(data) or data.startswith(self._newline, at):
+            if at >= len(data) or self._ends(at):
                 if len(cells) != width or self._fits(at, width):
                     return None
                 return Line(cells, self.after(at) if at < len(data) else at, False)

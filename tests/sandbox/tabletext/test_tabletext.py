@@ -72,7 +72,7 @@ def test_delimiters_newlines_and_quotes(delimiter: str, newline: str, quoting: i
     )
     table = table_of(text)
     assert table.dialect is not None
-    assert (table.dialect.delimiter, table.dialect.newline) == (delimiter, newline)
+    assert (table.dialect.delimiter, table.dialect.newline) == (delimiter, newline[-1])
     assert table.header == tuple(rows[0])
     assert [list(record) for record in table.records()] == rows[1:]
     assert types_of(table) == TYPES
@@ -440,6 +440,22 @@ def test_line_ends_of_another_kind_are_text_where_no_quotes_are() -> None:
         assert scan._single < 10
 
 
+@pytest.mark.parametrize("last", ["{0}", "text {0}", '"a\r\nb {0}"', '"{0}"', "", "a\r{0}"])
+def test_files_whose_lines_end_otherwise_are_one_table_together(last: str) -> None:
+    rows = [f"{n},name {n},{last.format(n)}" for n in range(300)]
+    expected = [next(csv.reader([row], strict=True)) if "\r\n" in row or '"' in row else row.split(",") for row in rows]
+    for first, second, change in (("\n", "\r\n", 1), ("\n", "\r\n", 100), ("\r\n", "\n", 100), ("\r\n", "\n", 299)):
+        lines = ["id,name,value", *rows]
+        text = "".join(line + (first if at < change else second) for at, line in enumerate(lines))
+        for title in ("", f"A report of May{first}"):
+            table = table_of(title + text)
+            assert [list(record) for record in table.records()] == expected
+            assert (table.header, table.ragged_rows) == (("id", "name", "value"), 0)
+            scan = delimited.Scan(text.encode(), table.dialect or dialects.Dialect(","), 0, 3)
+            assert isinstance(scan.table(force=False), Table)
+            assert scan._single < 10
+
+
 def test_what_is_written_where_there_is_no_value_is_no_name() -> None:
     rows = "".join(f"city {n},{n}.5\n" for n in range(9))
     for word in ("n/a", "NULL", "None", "n.v.", "(none)"):
@@ -516,3 +532,54 @@ def test_blanks_that_align_columns_divide_no_cells() -> None:
 def test_what_others_refused_or_lost(text: str, rows: int, last: tuple[str, ...]) -> None:
     table = table_of(text)
     assert (table.rows, table.ragged_rows, [*table.records()][-1]) == (rows, 0, last)
+
+
+CITIES = ("Paris", "Rome", "Oslo")
+QUESTION = "How much did you like the conference that took place last year in Berlin, at the city hall, all in all?"
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "names"),
+    [
+        (",name,city", "{0},Person {0},{1}", ["column_1", "name", "city"]),
+        ('"","city","temp"', '"{0}","City {0}",NA', ["column_1", "city", "temp"]),
+        (",,name,share", "{1},{0},Person {0},{0}%", ["column_1", "column_2", "name", "share"]),
+        (",0,1,2", "row {0},{0},{0}.5,7", ["column_1", "0", "1", "2"]),
+        ("country,2019,2020", "C{0},{0},{0}.5", ["country", "2019", "2020"]),
+        ("country,code,2021,2020,2018", "C{0},X{0},{0}%,NA,..", ["country", "code", "2021", "2020", "2018"]),
+        ("district,2020", "AK-{0},R+{0}.5", ["district", "2020"]),
+        ("name,city,start,,", "Person {0},{1},{0}/1/19,,", ["name", "city", "start", "column_4", "column_5"]),
+        (f'name,city,"{QUESTION}"', "Person {0},{1},{2}", ["name", "city", QUESTION]),
+        (
+            "EventId,EventTemplate",
+            "E{0},{3}",
+            ["EventId", "EventTemplate"],
+        ),
+        ("sep=,\nid,city", "{0},{1}", ["id", "city"]),
+        ('"name","v"', '"{0}","n{0}",{0}', ["column_1", "name", "v"]),
+        ("name,v", "{0},n{0},{0}", ["column_1", "name", "v"]),
+        ("name,v", "n{0},{0},", ["name", "v", "column_3"]),
+    ],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_names_are_told_from_records(header: str, row: str, names: list[str], newline: str) -> None:
+    messages = ("stopped", "asked <*> to exit for <*> in <*> s")
+    rows = [row.format(n, CITIES[n % 3], ("yes", "no")[n % 2], messages[n % 2]) for n in range(90)]
+    table = table_of("\n".join([header, *rows, ""]).replace("\n", newline))
+    assert list(table.names) == names
+    assert (table.rows, table.ragged_rows) == (90, 0)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["Inception,2010", "Memento,2000", "Tenet,2020"] * 30,
+        ["Alien,1979,1986", "Rocky,1976,1979", "Saw,2004,2005"] * 30,
+        [",Paris,FR", "x,Rome,IT", "y,Oslo,NO"] * 30,
+        [f"{n},{CITIES[n % 3]},x" for n in range(90)],
+        [",1,2", "a,2,3", "b,3,4"] * 30,
+    ],
+)
+def test_records_are_no_names(rows: list[str]) -> None:
+    table = table_of("\n".join([*rows, ""]), "csv")
+    assert (table.header, table.rows) == (None, len(rows))

@@ -65,7 +65,7 @@ def table(draw: random.Random) -> tuple[list[str], list[list[str]]]:
 def delimited(draw: random.Random, rows: list[list[str]]) -> tuple[str, tuple[str, str, str]]:
     """A text, and what is between its cells, around them, and between its rows."""
     delimiter, quote = draw.choice([",", ";", "\t", "|", ", ", "\x1f"]), draw.choice('""\'')
-    newline, all_quoted = draw.choice(["\n", "\r\n", "\r"]), draw.random() < 0.3
+    ends, all_quoted = draw.choice([["\n"], ["\r\n"], ["\r"], ["\n", "\r\n"]]), draw.random() < 0.3
 
     def cell(text: str) -> str:
         special = {delimiter.strip() or delimiter, quote, "\n", "\r"}
@@ -73,7 +73,8 @@ def delimited(draw: random.Random, rows: list[list[str]]) -> tuple[str, tuple[st
             return quote + text.replace(quote, quote * 2) + quote
         return text
 
-    return newline.join(delimiter.join(map(cell, row)) for row in rows) + newline, (delimiter, quote, newline)
+    text = "".join(delimiter.join(map(cell, row)) + draw.choice(ends) for row in rows)
+    return text, (delimiter, quote, ends[-1][-1])
 
 
 def drawn(draw: random.Random, rows: list[list[str]]) -> str:
