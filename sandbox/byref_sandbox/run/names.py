@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import marshal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -47,6 +47,7 @@ _MOST_READ: Final = 3_000_000
 """Parts of a value that are looked at to find out whether it is plain data: some 0.1 s, and less than to write it."""
 _FLAT: Final = frozenset({str, bytes, int, float, complex, bool, type(None)})
 _MAX_TABLE_BYTES: Final = 64 << 20
+_COPIES_ON_WRITE: Final = int(pd.__version__.partition(".")[0]) >= 3
 _SETTINGS_TOLD: Final = "settings_of_libraries"
 """The name under which a reply says that settings are lost. Code seldom has a variable of that name."""
 _MARSHAL: Final = 2
@@ -154,8 +155,9 @@ class Names:
         if self._before.get(LAST) is self._last:
             self._before.pop(LAST, None)
         self._leaves_all = self._is_sure_to_leave_all()
-        is_watched = not (self._request.is_reading or self._leaves_all)
-        self._watched = {first: _Watched(one) for first, one in self._all_given()} if is_watched else {}
+        if not (self._request.is_reading or self._leaves_all):
+            self._watched = {first: _Watched(one) for first, one in self._all_given()}
+            self._bindings.on_frame = self._watch
 
     def _is_sure_to_leave_all(self) -> bool:
         """Whether all names of the session stay as they are: those that the code reads are plain data, of which its text changes nothing."""
@@ -179,6 +181,10 @@ class Names:
         """All that was given, and its tables that are made, by the first steps of paths."""
         tables = [(FRAME + name, table) for name, table in self._bindings.frames.items() if name in self._given_names]
         return [*self._given.items(), *tables]
+
+    def _watch(self, name: str, table: pd.DataFrame) -> None:
+        if name in self._given_names:
+            self._watched[FRAME + name] = _Watched(table)
 
     def _leaf_of(self, digests: list[bytes]) -> bytearray:
         return bytearray().join(map(self._blob_of, digests))
@@ -295,12 +301,19 @@ class Names:
         if self._request.is_reading or self._leaves_all:
             return dict(self._all_given())
         changed = {*self._request.changed}
-        return {
-            first: one
-            for first, one in self._all_given()
-            if first not in changed
-            and ((watched := self._watched.get(first)) is None or watched.is_unchanged(for_certain=first in self._kept))
-        }
+        doubted = self._kept | changed | self._stood_for(changed)
+        unchanged: dict[str, Any] = {}
+        for first, one in self._all_given():
+            watched = self._watched.get(first)
+            if first not in changed if watched is None else watched.is_unchanged(for_certain=first in doubted):
+                unchanged[first] = one
+        return unchanged
+
+    def _stood_for(self, names: Collection[str]) -> set[str]:
+        """Return the first steps of paths to what names of the session stood for, or for parts of it."""
+        parts = () if self._contents is None else self._contents.parts
+        touched = [part for part in parts if part.paths and any(one.name in names for one in part.names)]
+        return {str(path[0]) for part in touched for path in part.paths}
 
     def _frame(self, name: str, value: object, written: Written, room: int) -> Any:
         """Return what the reply says of one name, or None."""
@@ -386,18 +399,56 @@ def _objects_of(table: Any) -> list[Any]:
 
 
 class _Watched:
-    """Tool data, and what it was before the code ran."""
+    """Tool data, and what it was before the code ran.
+
+    Of a table that is too large to be compared it is a shallow copy: pandas copies what two tables share before it changes it in one of
+    them, so that a column is as it was if it still is where the copy's is.
+    """
 
     def __init__(self, value: Any) -> None:
         self._value = value
         self._size = _size(value)
         self._digest = digest_of(value) if _is_light(value) else None
+        is_shared = self._digest is None and isinstance(value, pd.DataFrame) and _COPIES_ON_WRITE
+        self._before = value.copy(deep=False) if is_shared else None
 
     def is_unchanged(self, *, for_certain: bool) -> bool:
-        """Whether nothing in it has changed; of what is too large to be compared, unless `for_certain`, the code's text has told."""
+        """Whether nothing in it has changed; of what is too large to be compared, unless `for_certain`, the code's text has told.
+
+        So it has of what objects in the cells of a large table hold.
+        """
         if _size(self._value) != self._size:
             return False
-        return not for_certain if self._digest is None else digest_of(self._value) == self._digest
+        if self._digest is not None:
+            return digest_of(self._value) == self._digest
+        if self._before is None or not _is_same_table(self._value, self._before):
+            return self._before is None and not for_certain
+        return not for_certain or not any(dtype == object for dtype in self._value.dtypes)
+
+
+def _is_same_table(now: pd.DataFrame, before: pd.DataFrame) -> bool:
+    """Whether a table has the labels and columns that its shallow copy has."""
+    return (
+        now.shape == before.shape
+        and now.columns.identical(before.columns)
+        and now.index.identical(before.index)
+        and not now.attrs
+        and now.flags == before.flags
+        and all(_is_same_column(now.iloc[:, at], before.iloc[:, at]) for at in range(now.shape[1]))
+    )
+
+
+def _is_same_column(now: pd.Series, before: pd.Series) -> bool:
+    if now.dtype != before.dtype:
+        return False
+    if isinstance(now.dtype, np.dtype):
+        one, other = now.to_numpy(), before.to_numpy()
+        is_same = one.__array_interface__["data"] == other.__array_interface__["data"] and one.strides == other.strides
+        return is_same or bool(now.dtype != object and one.tobytes() == other.tobytes())
+    if isinstance(now.array, pd.arrays.ArrowExtensionArray) and isinstance(before.array, pd.arrays.ArrowExtensionArray):
+        one, other = pa.array(now.array), pa.array(before.array)
+        return one is other or bool(one.equals(other))
+    return bool(now.equals(before))
 
 
 def _size(value: Any) -> object:
@@ -409,7 +460,8 @@ def _size(value: Any) -> object:
 def _is_light(value: Any) -> bool:
     if isinstance(value, pd.DataFrame):
         objects = sum(dtype.kind == "O" for dtype in value.dtypes) * len(value)
-        return bool(objects <= _MAX_MEMBERS and value.memory_usage(index=False).sum() <= _MAX_TABLE_BYTES)
+        is_small = objects <= _MAX_MEMBERS and value.memory_usage(index=False).sum() <= _MAX_TABLE_BYTES
+        return bool(is_small or not _COPIES_ON_WRITE)
     level: list[Any] = [value]
     left = _MAX_MEMBERS
     while level:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 import pandas as pd
@@ -41,6 +41,8 @@ class Bindings:
         """Values that the code only looks at, and what pandas makes of them."""
         self.others: Mapping[str, object] = {}
         """Names of the session, of which `df("name")` makes a DataFrame as well."""
+        self.on_frame: Callable[[str, pd.DataFrame], None] | None = None
+        """Called with the name and the table of a variable whose table is made while the code runs."""
         self._built: dict[int, tuple[object, pd.DataFrame]] = {}
 
     def all(self) -> dict[str, object]:
@@ -83,6 +85,8 @@ class Bindings:
                 known = ", ".join(sorted(self.values)[:MAX_NAMES_SHOWN]) or "none"
                 raise NameError(f"there is no variable {name!r}; there are: {known}", name=name)
             self.frames[name] = frame_of(self.values[name])
+            if self.on_frame is not None:
+                self.on_frame(name, self.frames[name])
         return self.frames[name]
 
 
