@@ -207,3 +207,67 @@ def test_thousands_of_names_are_let_go_of_in_few_statements(engine: Engine, tena
     assert session.run("a0").value == [0]
     for name in ("a2999", "gone"):  # beyond what is kept, and deleted
         assert (error := session.run(name).error) is not None and error.kind == "NameError"
+
+
+EDITS = {
+    "a column": "f['v'] = f['v'].fillna(0)",
+    "cells": "f.loc[f.k == 1, 'a'] = 'X'",
+    "a cell": "f.iat[0, 0] = 'Y'",
+    "labels of columns": "f.columns = ['A', 'B', 'K', 'V', 'C', 'T']",
+    "labels of rows": "f.index = range(5, len(f) + 5)",
+    "a name of labels": "f.index.name = 'number'",
+    "an order": "f.sort_values('k', ascending=False, inplace=True)",
+    "a kind": "f['b'] = f['b'].astype('category')",
+    "what a cell holds": "f.loc[2, 't'].append(7)",
+    "nothing": "t = 0\nt += 1",
+}
+LOOK = "[[str(c) for c in f.columns], str(f.index[0]), f.index.name, str(f.dtypes.tolist()), f.iloc[:3].values.tolist(), int(f.isna().sum().sum())]"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory, sandbox: Sandbox) -> Session:
+    """A session whose data is too large to be compared with what it was before code ran."""
+    engine = Engine(f"sqlite:///{tmp_path_factory.mktemp('large')}/large.db", create=True, interpreter=sandbox)
+    session = engine.session("large")
+    session.process(
+        [
+            {"a": f"a{n}", "b": f"b{n % 3}", "k": n % 3, "v": n / 2 if n % 9 else None, "c": f"c{n}", "t": [n]}
+            for n in range(110_000)
+        ],
+        tool="rows",
+    )
+    return session
+
+
+@pytest.mark.parametrize("where", ["at once", "later", "through a name of its own"])
+@pytest.mark.parametrize(
+    "edit",
+    [pytest.param(edit, marks=() if edit in ("a column", "what a cell holds") else pytest.mark.slow) for edit in EDITS],
+)
+def test_what_code_changes_in_a_large_table_is_kept(large: Session, edit: str, where: str) -> None:
+    if where == "later":
+        ask(large, "f = df(rows)")
+    make = {"at once": "f = df(rows)", "later": "f", "through a name of its own": "make = df\nf = make(rows)"}[where]
+    before = large.run(f"{make}\n{EDITS[edit]}\n{LOOK}").value
+    assert large.run(LOOK).value == before
+    pristine = large.run(LOOK.replace("f.", "df(rows).")).value
+    assert (pristine == before) is (edit == "nothing")
+
+
+@pytest.mark.parametrize(
+    ("left", "edit", "shown"),
+    [
+        ("own = rows", "for r in own: r['k'] = 7", "sum(r['k'] for r in own)"),
+        pytest.param("own = rows", "own.reverse()", "own[0]['k']", marks=pytest.mark.slow),
+        pytest.param("own = rows[5]", "own['k'] = 9", "own['k']", marks=pytest.mark.slow),
+        ("own = {'d': rows}", "own['d'][3]['k'] = 9", "own['d'][3]['k']"),
+        ("own = rows\ndef change():\n    rows[3]['k'] = 9", "change()", "own[3]['k']"),
+    ],
+)
+def test_what_code_changes_through_a_name_of_large_data_is_kept(
+    large: Session, left: str, edit: str, shown: str
+) -> None:
+    ask(large, left)
+    before = large.run(f"{edit}\n{shown}").value
+    assert large.run(shown).value == before
+    assert large.run("rows[3]['k']").value == 0

@@ -69,10 +69,13 @@ _Origins = frozenset[_Origin]
 _NONE: Final = _Origins()
 
 
-def changed_in_place(code: str, sources: Collection[str], names: Collection[str]) -> dict[Changed, int]:
+def changed_in_place(
+    code: str, sources: Collection[str], names: Collection[str], *, is_named_apart: bool = True
+) -> dict[Changed, int]:
     """Return which of the named data the code changes in place, with the first line that does so; 0 means in definitions of
     earlier runs.
 
+    A table to which the code gives a name is kept under that name: with `is_named_apart` its changes are not those of the data.
     The result is empty for code that cannot be parsed, or is huge.
     """
     found: dict[Changed, int] = {}
@@ -83,7 +86,7 @@ def changed_in_place(code: str, sources: Collection[str], names: Collection[str]
     if len(modules) < len(trees):
         return {}
     try:
-        for changed, line in _Text(modules, frozenset(names)).changes():
+        for changed, line in _Text(modules, frozenset(names), is_named_apart=is_named_apart).changes():
             found[changed] = min(line, found.get(changed, line))
     except UNPARSED:
         return {}
@@ -109,8 +112,8 @@ class _Binding(NamedTuple):
 
 
 class _Text:
-    def __init__(self, modules: list[ast.Module], names: frozenset[str]) -> None:
-        self._names = names
+    def __init__(self, modules: list[ast.Module], names: frozenset[str], *, is_named_apart: bool) -> None:
+        self._names, self._is_named_apart = names, is_named_apart
         self._top = _Scope()
         self._functions: dict[str, tuple[_Scope, list[str]]] = {}
         self._bindings: list[_Binding] = []
@@ -198,7 +201,7 @@ class _Text:
     def _learn(self, binding: _Binding) -> bool:
         """Note where a binding's value comes from; tell whether that was new."""
         found = self._origins(binding.value, binding.seen_from, 0)
-        if not binding.levels:  # a table that has its own name is kept under that name
+        if self._is_named_apart and not binding.levels:
             found = _Origins(origin for origin in found if not origin.of.is_table)
         known = binding.scope.own.get(binding.name, _NONE)
         new = known | {origin.inside(binding.levels) for origin in found}

@@ -90,7 +90,7 @@ def code_request(
     left += sorted(session.all_names.difference(variables))
     bound_names = [variable.name for variable in bound]
     own = session.all_names & wanted
-    changed = changed_in_place(code, session.texts[1:], {*bound_names, *own})
+    changed = changed_in_place(code, session.texts[1:], {*bound_names, *own}, is_named_apart=False)
     text = Analysed.joined(session.texts[::-1])
     is_reading = is_read_only(text, [*bound_names, *([LAST] if session.last else ())])
     binds = bool(code.uses.assigned or code.uses.imports or code.uses.may_read_all)

@@ -180,13 +180,15 @@ class Guards(Classes):
             return value  # there is no such attribute, which Python says
         if name in names.NAMEDTUPLE_ATTRIBUTES and issubclass(value if issubclass(kind, type) else kind, tuple):
             return value
+        if issubclass(kind, tuple) and type(kind.__dict__.get(name)).__name__ == "_tuplegetter":
+            return value  # what `itertuples` calls a column whose name is no identifier
         if (holder := self.inner(value, name)) is not None:
             return holder
         if name == "_from_sequence" and issubclass(kind, type) and self._is_library(value):
             return value  # pandas' documentation makes arrays with it
         raise NotAllowed(
             f"attribute {name!r} of {name_of(value)} is not available",
-            "names that begin with _ are internal; use the public ones",
+            f"write [{name!r}] for the column" if _has_column(value, name) else _INTERNAL,
         )
 
     def dunder(self, value: Any, name: str) -> Any:
@@ -366,9 +368,16 @@ _PLAIN = frozenset({int, float, complex, bool, str, bytes, bytearray, list, tupl
 _PLAIN |= {type(None), type(...)}
 """Exactly these types: their instances have no attributes that can be set."""
 
+_INTERNAL = "names that begin with _ are internal; use the public ones"
+
 _OWN_DUNDERS = words("""__getattr__ __get__ __set__ __delete__ __set_name__ __init_subclass__ __post_init__ __missing__ __dir__
     __match_args__""")
 """Read only of objects and classes that the code made. Those of libraries would be a way around the checks of names."""
+
+
+def _has_column(value: Any, name: str) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and type(value) is pandas.DataFrame and name in value.columns
 
 
 def _plain_change(guards: Guards, change: str, target: Any, name: Any, *new: Any) -> None:

@@ -178,8 +178,12 @@ class Names:
             self._space.setdefault(LAST, self._last)
 
     def _all_given(self) -> list[tuple[str, Any]]:
-        """All that was given, and its tables that are made, by the first steps of paths."""
-        tables = [(FRAME + name, table) for name, table in self._bindings.frames.items() if name in self._given_names]
+        """All that was given, and its tables that are made, by the first steps of paths; a variable that is a table is given once."""
+        tables = [
+            (FRAME + name, table)
+            for name, table in self._bindings.frames.items()
+            if name in self._given_names and self._given.get(name) is not table
+        ]
         return [*self._given.items(), *tables]
 
     def _watch(self, name: str, table: pd.DataFrame) -> None:
@@ -409,21 +413,27 @@ class _Watched:
         self._value = value
         self._size = _size(value)
         self._digest = digest_of(value) if _is_light(value) else None
-        is_shared = self._digest is None and isinstance(value, pd.DataFrame) and _COPIES_ON_WRITE
-        self._before = value.copy(deep=False) if is_shared else None
+        self._before: pd.DataFrame | None = None
+        if self._digest is None and isinstance(value, pd.DataFrame) and _COPIES_ON_WRITE:
+            self._before, self._objects = value.copy(deep=False), _digest_of_objects(value)
 
     def is_unchanged(self, *, for_certain: bool) -> bool:
-        """Whether nothing in it has changed; of what is too large to be compared, unless `for_certain`, the code's text has told.
-
-        So it has of what objects in the cells of a large table hold.
-        """
+        """Whether nothing in it has changed; of what is too large to be compared, unless `for_certain`, the code's text has told."""
         if _size(self._value) != self._size:
             return False
         if self._digest is not None:
             return digest_of(self._value) == self._digest
-        if self._before is None or not _is_same_table(self._value, self._before):
-            return self._before is None and not for_certain
-        return not for_certain or not any(dtype == object for dtype in self._value.dtypes)
+        if self._before is None:
+            return not for_certain
+        if not _is_same_table(self._value, self._before):
+            return False
+        return not for_certain if self._objects is None else _digest_of_objects(self._value) == self._objects
+
+
+def _digest_of_objects(table: pd.DataFrame) -> bytes | None:
+    """A digest of the cells that may hold what can be changed in place; None if there are too many."""
+    columns = [column for _, column in table.items() if column.dtype == object]
+    return digest_of([column.tolist() for column in columns]) if len(columns) * len(table) <= _MAX_MEMBERS else None
 
 
 def _is_same_table(now: pd.DataFrame, before: pd.DataFrame) -> bool:

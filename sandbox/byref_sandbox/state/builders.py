@@ -333,7 +333,8 @@ class Builders:
             raise Unkept("no description of a class")
         if how == "namedtuple":
             make: Any = self._facades["collections"].namedtuple
-            return make(name, options["fields"], defaults=options["defaults"])
+            # Renamed are fields that have no name of their own, as columns of pandas may, to what they were called.
+            return make(name, options["fields"], rename=True, defaults=options["defaults"])
         if how == "typed_dict":
             make = vars(typing)["TypedDict"]
             return self._guards.adopt(make(name, {}, total=bool(options["total"])))

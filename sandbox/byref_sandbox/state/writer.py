@@ -28,6 +28,7 @@ import pandas as pd
 from byref_sandbox.code.words import words
 from byref_sandbox.language.calling import Functions
 from byref_sandbox.language.facades import Facade, facade_name
+from byref_sandbox.language.names import REFUSED_ATTRIBUTES
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.state import drawings, helpers
 from byref_sandbox.state.arrays import Arrays
@@ -72,6 +73,7 @@ _MADE_ANEW: Final = words("""__dict__ __weakref__ _abc_impl __abstractmethods__ 
 _NAMEDTUPLE: Final = words(
     "_fields _field_defaults _make _replace _asdict __getnewargs__ __replace__ __new__ __repr__ __match_args__"
 )
+_DESCRIBES: Final = words("__module__ __qualname__ __doc__")
 _DATACLASS: Final = words("""__init__ __repr__ __eq__ __lt__ __le__ __gt__ __ge__ __hash__ __setattr__ __delattr__ __getstate__ __setstate__
     __replace__""")
 _PROTOCOL: Final = ("__init__", "__subclasshook__")
@@ -90,6 +92,39 @@ _NAMED: Final[dict[type, str]] = {
     type(iter({}.items())): "an open iterator: make a list of it",
     type(iter(set())): "an open iterator: make a list of it",
 }
+
+
+def _is_record(cls: type) -> bool:
+    """Whether a class is what `collections.namedtuple` makes, with nothing added: a row of `itertuples`, what a function of numpy returns.
+
+    Such classes of libraries are made anew, as the code's own are: many have no place from which they could be taken.
+    """
+    space = namespace_of(cls)
+    return (
+        type(cls) is type
+        and _bases_of(cls) == (tuple,)
+        and "_fields" in space
+        and "_make" in space
+        and all(
+            name in _NAMEDTUPLE or name in _MADE_ANEW or name in _DESCRIBES or type(held).__name__ == "_tuplegetter"
+            for name, held in space.items()
+        )
+    )
+
+
+def _record_class(cls: type) -> Any:
+    """Return how a library's class of that kind is made anew; raise Unkept of any other class."""
+    name, fields = _name_of(cls), _fields_of(cls) if _is_record(cls) else None
+    if fields is None or not REFUSED_ATTRIBUTES.isdisjoint(fields["fields"]):
+        raise Unkept(f"the class {name!r} of a library")
+    state: tuple[Any, ...] = {}, None, None, name, None, False
+    arguments = "namedtuple", name, (), fields, _metaclass(cls)
+    return BUILDERS["make_class"], arguments, state, None, None, BUILDERS["fill_class"]
+
+
+def _fields_of(cls: type) -> dict[str, Any]:
+    space = namespace_of(cls)
+    return {"fields": space["_fields"], "defaults": tuple(space["_field_defaults"].values())}
 
 
 def looked_up_by(code: types.CodeType) -> set[str]:
@@ -314,7 +349,7 @@ class Writer(pickle.Pickler):
             return self._class(obj)
         if issubclass(kind, enum.Enum) and (self.is_user_class(kind) or id(kind) in known.names):
             return BUILDERS["member"], (kind, _look_up(obj, "_name_"), _look_up(obj, "_value_"))
-        if self.is_user_class(kind):
+        if self.is_user_class(kind) or _is_record(kind):
             return self._instance(obj, kind)
         if issubclass(kind, BaseException) and id(kind) in known.names:
             return self._instance(obj, kind)
@@ -382,7 +417,7 @@ class Writer(pickle.Pickler):
             self.libraries.add("sympy")
             return BUILDERS["undefined_function"], (cls.name, cls._kwargs)
         if not self.is_user_class(cls):
-            raise Unkept(f"the class {_name_of(cls)!r} of a library")
+            return _record_class(cls)
         space, bases = dict(namespace_of(cls)), _bases_of(cls)
         options: dict[str, object] = {}
         fields, data = space.get("__dataclass_fields__"), None
@@ -392,10 +427,7 @@ class Writer(pickle.Pickler):
         elif issubclass(cls, enum.Enum):
             how, options = "enum", self._members(cls)
         elif bases == (tuple,) and "_fields" in space and "_make" in space:
-            how, options = (
-                "namedtuple",
-                {"fields": space["_fields"], "defaults": tuple(space["_field_defaults"].values())},
-            )
+            how, options = "namedtuple", _fields_of(cls)
         else:
             if "__orig_bases__" in space:
                 options["__orig_bases__"] = space["__orig_bases__"]
