@@ -166,6 +166,37 @@ def test_any_json_is_an_output(house: House, tenant: str, output: str) -> None:
     house.talk(house.token(tenant), talk)
 
 
+BODIES = {
+    "Latin-1": ("text/csv; charset=iso-8859-1", "id;city\n1;Zürich\n".encode("latin-1") * 900),
+    "a wrong byte in JSON": ("application/json", b'["a\xff"]'),
+    "a picture that is called text": ("text/plain", b"\x89PNG\r\n\x1a\n" + bytes(300)),
+    "nothing": ("text/plain", b""),
+    "nothing of no type": ("", b""),
+}
+
+
+@pytest.mark.parametrize(("kind", "body"), BODIES.values(), ids=BODIES)
+def test_uploads_are_kept_as_they_come(house: House, tenant: str, kind: str, body: bytes) -> None:
+    async def talk(client: httpx.AsyncClient) -> None:
+        await client.put("/sessions/a", json={})
+        headers = {"Content-Type": kind} if kind else {}
+        stored = await client.post("/sessions/a/artifacts?name=x", content=body, headers=headers)
+        assert stored.status_code == 200, stored.text
+        kept = await client.get(f"/sessions/a/artifacts/{stored.json()['id']}/content")
+        assert kept.content == body
+        done = await client.post("/sessions/a/outputs?tool=t", content=body, headers=headers)
+        assert done.status_code == 200, done.text
+        if not body:
+            assert done.json()["content"] == ""
+        if done.json()["artifacts"]:
+            output = await client.get(f"/sessions/a/artifacts/{done.json()['artifacts'][0]['id']}/content")
+            assert output.content == body
+        refused = await client.post("/sessions/a/outputs?tool=t", content=body, headers={"Content-Encoding": "gzip"})
+        problem(refused, 415, "encoded")
+
+    house.talk(house.token(tenant), talk)
+
+
 def test_an_idempotency_key_is_heeded_or_refused(local_house: House, tenant: str) -> None:
     async def talk(client: httpx.AsyncClient) -> None:
         await client.put("/sessions/a", json={})

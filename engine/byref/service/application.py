@@ -109,6 +109,10 @@ class _Api:
         given = await _given(operation, request)
         arguments: list[Any] = [] if operation.given is records.Nothing else [given]
         if operation.takes_stream:
+            if request.headers.get("Content-Encoding", "identity") != "identity":
+                raise Problem(
+                    415, "encoded", "expected a body without a Content-Encoding: its bytes are kept as they come"
+                )
             arguments.append(_pieces(request, MAX_UPLOAD_BYTES))
         reply = await operation.work(place, *arguments)
         if is_response(operation):

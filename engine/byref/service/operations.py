@@ -216,7 +216,7 @@ async def process(at: Place, given: records.Process) -> records.Result:
 async def upload_output(at: Place, given: records.Upload, body: AsyncIterator[bytes]) -> records.Result:
     """Process an output of any size, which is the body of the request, in bounded memory."""
     done = await at.session.process(
-        transfers.decoded(body, at.request.headers.get("Content-Type")),
+        body,
         tool=given.tool,
         call_id=given.call_id,
         arguments=given.arguments,
@@ -386,7 +386,7 @@ async def list_artifacts(at: Place, given: records.Names) -> Page[records.Artifa
 async def store_artifact(at: Place, given: records.StoreArtifact, body: AsyncIterator[bytes]) -> records.Artifact:
     """Keep the body of the request, of any size, beside the outputs."""
     kind = at.request.headers.get("Content-Type")
-    stored = await at.session.store_artifact(transfers.decoded(body, kind), name=given.name, content_type=kind)
+    stored = await at.session.store_artifact(body, name=given.name, content_type=kind)
     return artifact(stored)
 
 

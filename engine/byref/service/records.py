@@ -98,9 +98,10 @@ class CallError(Given):
 class CallAnswer(Given):
     """What a call has come to: its result, or its error."""
 
-    result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
+    result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b""))
     """Any JSON."""
     error: CallError | None = None
+    """Instead of a result."""
     worker: str | None = None
     """Who answers; null: whoever may."""
 

@@ -233,8 +233,10 @@ class _Call:
 
 def _encoded(given: records.CallAnswer) -> bytes:
     """Return an answer as the database keeps it."""
+    result = bytes(given.result)
+    if not result if given.error is None else result not in (b"", b"null"):
+        raise Problem(422, "invalid-request", "expected a result or an error, and one of them alone")
     if given.error is None:
-        result = bytes(given.result)
         jsontext.decode(result)  # it was only looked over so far
         return b'{"result":' + result + b"}"
     return msgspec.json.encode({"error": given.error})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import AsyncIterator, Iterator
 from urllib.parse import quote
@@ -21,24 +20,8 @@ LINE_CHARS = 10_000
 LINES_CHARS = 1 << 20
 """Characters of the lines of one reply, from which on it ends."""
 
-_TEXT = re.compile(r"text/|application/(?:[\w.+-]*\+)?(?:json|xml|x-ndjson|yaml|sql|javascript)\b", re.I)
 _TYPE = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}(?:;\s*charset=[\w-]{1,40})?", re.ASCII)
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
-
-
-async def decoded(body: AsyncIterator[bytes], content_type: str | None) -> AsyncIterator[str | bytes]:
-    """Yield the pieces of a body: of a text or of JSON as text, of anything else as bytes."""
-    if not _TEXT.match(content_type or ""):
-        async for piece in body:
-            if piece:
-                yield piece
-        return
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    async for piece in body:
-        if text := decoder.decode(piece):
-            yield text
-    if text := decoder.decode(b"", True):
-        yield text
 
 
 async def download(artifact: Artifact, request: Request) -> Response:
