@@ -4,7 +4,7 @@ from byref_sandbox.documents.kinds import looks_like
 from byref_sandbox.host.interpreter import Interpreter
 from byref_sandbox.host.pool import Sandbox, probe
 from byref_sandbox.host.runner import Runner
-from byref_sandbox.jail.jail import NO_BOUNDARY, Layer, SandboxUnavailable
+from byref_sandbox.jail.jail import NO_BOUNDARY, Layer, SandboxClosed, SandboxUnavailable
 from byref_sandbox.outcome import (
     Aside,
     Bound,
@@ -48,6 +48,7 @@ __all__ = [
     "Runner",
     "Same",
     "Sandbox",
+    "SandboxClosed",
     "SandboxUnavailable",
     "Snapshot",
     "State",

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import itertools
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +16,7 @@ from inline_snapshot import snapshot
 from material import prose, records
 from sqlalchemy import text
 
-from byref import Engine, Policy, Session, ToolError
+from byref import ConfigurationError, Engine, Policy, Session, ToolError
 from byref.artifacts import staging, variables
 from byref_sandbox import Outcome, Sandbox, State
 
@@ -498,3 +501,22 @@ def test_an_interpreter_of_a_hosts_own_is_given_plain_text(sandbox: Sandbox) -> 
         session = engine.session("chat")
         session.run("def double(n): return 2 * n")
         assert session.run("double($double and 4)").value == 8
+
+
+def test_a_call_during_which_the_interpreter_is_closed_is_an_error_and_runs_anew_afterwards(tmp_path: Path) -> None:
+    url, code = f"sqlite:///{tmp_path}/closed.db", {"code": "import time\ntime.sleep(20)\n6 * 7"}
+    own = Sandbox()
+    with Engine(url, create=True, interpreter=own) as engine, ThreadPoolExecutor(1) as threads:
+        session = engine.session("chat")
+        assert session.run("1").value == 1
+        going_on = threads.submit(session.call, "code_interpreter", code, call_id="call-1")
+        time.sleep(0.5)
+        own.close()
+        with pytest.raises(ConfigurationError, match="the engine is closed"):
+            going_on.result()
+        for again in (lambda: session.run("1"), lambda: session.call("code_interpreter", {"code": "1"})):
+            with pytest.raises(ConfigurationError, match="the engine is closed"):
+                again()
+    with Engine(url) as engine:
+        short = {"code": "6 * 7"}
+        assert engine.session("chat").call("code_interpreter", short, call_id="call-1").content == "42"

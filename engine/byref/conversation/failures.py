@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from byref.artifacts import tombstones
 from byref.conversation.scope import Scope
-from byref.errors import ArtifactMissing, ToolError
-from byref_sandbox import SandboxUnavailable
+from byref.errors import ArtifactMissing, ConfigurationError, ToolError
+from byref_sandbox import SandboxClosed, SandboxUnavailable
 
 logger = logging.getLogger("byref")
 
@@ -22,6 +22,8 @@ def readable_failures(scope: Scope) -> Iterator[None]:
     except ArtifactMissing as error:
         logger.exception("stored data could not be bound")
         raise ToolError(cure(scope, error)) from error
+    except SandboxClosed as error:  # no reply is recorded: under the same call id the call runs anew
+        raise ConfigurationError("the engine is closed, or its interpreter is") from error
     except SandboxUnavailable as error:
         logger.exception("the sandbox could not be started")
         raise ToolError("code cannot be run right now; try once more later") from error

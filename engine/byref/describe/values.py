@@ -107,7 +107,7 @@ _TYPE_OF: Final[Mapping[int, frozenset[type]]] = {
     STRING: frozenset({str}),
 }
 """The type of all values of some places, by the kinds that their node knows."""
-_PLAIN: Final = re.compile(r"[^\W\d](?:[^\s,'\"\\\x00-\x1f]| (?![\d\s]))*")
+_PLAIN: Final = re.compile(r"[^\W\d](?:[^\s,'\"\\\x00-\x1f]| (?![\d\s]|\Z))*")
 """A value that is stated without quotes: it cannot be taken for two values, or for a count."""
 _RESERVED: Final = {"null", "true", "false", "unique", "empty"}
 _KEY_NAMES: Final = re.compile(
@@ -417,7 +417,7 @@ class _Reading:
                 )
                 continue
             column = self._complete(self._columns[path])
-            if column.sample is None or set(column.present) <= (join.target.distinct or set()):
+            if set(column.present) <= (join.target.distinct or set()):  # all of its values may have been read only now
                 column.more.append(f"in {target}")
                 column.worth = max(column.worth, _JOIN)
 

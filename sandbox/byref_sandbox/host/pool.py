@@ -24,7 +24,7 @@ from byref_sandbox.functions import Callee
 from byref_sandbox.host.exchange import Answer, Vitals, exchange
 from byref_sandbox.host.process import ANSWER_SECONDS, RootProcess, check_layers
 from byref_sandbox.host.runner import Runner
-from byref_sandbox.jail.jail import LANGUAGE_ONLY, Layer, SandboxUnavailable, require
+from byref_sandbox.jail.jail import LANGUAGE_ONLY, Layer, SandboxClosed, SandboxUnavailable, require
 from byref_sandbox.outcome import Limits
 from byref_sandbox.values.data import Load
 
@@ -143,7 +143,11 @@ class Sandbox(Runner):
     def answer(
         self, request: wire.Request, loads: Sequence[Load], session: str | None, callee: Callee | None = None
     ) -> Answer:
-        """Run one request to its end: in the session's warm process or, without a session, in a fork of the root."""
+        """Run one request to its end: in the session's warm process or, without a session, in a fork of the root.
+
+        Raises:
+            SandboxClosed: it is closed, or was closed meanwhile.
+        """
         asked = time.monotonic()
         with self._slots:
             for attempt in range(_ATTEMPTS):
@@ -166,6 +170,8 @@ class Sandbox(Runner):
                 # A zygote that does not answer costs a long wait, so nobody waits three times.
                 if answer.started or answer.fault not in ("gone", "silent") or (answer.fault == "silent" and attempt):
                     break
+        if self._closed and answer.fault in ("silent", "gone", "unfinished"):
+            raise SandboxClosed("the sandbox was closed during the run")
         return answer
 
     @contextlib.contextmanager
@@ -196,7 +202,7 @@ class Sandbox(Runner):
         """
         while True:
             if self._closed:
-                raise RuntimeError("the sandbox is closed")
+                raise SandboxClosed("the sandbox is closed")
             if self._root is not None and not self._root.alive:
                 self._root.kill()
                 self._root = None

@@ -74,6 +74,10 @@ class SandboxUnavailable(RuntimeError):
     """The sandbox cannot be offered on this machine: a mandatory layer is missing."""
 
 
+class SandboxClosed(RuntimeError):
+    """The sandbox was closed, before a run or while it was going on. Of such a run nothing is known."""
+
+
 def require(layers: Iterable[Layer]) -> None:
     """Raise SandboxUnavailable that names every mandatory layer that is not in force."""
     found = {layer.name: layer for layer in layers}

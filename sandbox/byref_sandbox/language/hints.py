@@ -170,7 +170,9 @@ def _hint(
         return taken
     if isinstance(error, AttributeError):
         return _accessor_hint(error) or _message_hint(message_of(error)) or _attribute_hint(error)
-    if isinstance(error, FileNotFoundError | PermissionError):
+    if (
+        isinstance(error, FileNotFoundError) and error.errno is not None
+    ):  # without, it is a function's of the host or of the code
         return f"only files that code has written are there; {_where(known)}"
     if isinstance(error, RecursionError):
         return "use a loop, or make the recursion end earlier"
