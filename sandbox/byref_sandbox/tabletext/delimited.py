@@ -591,6 +591,8 @@ def _header_rows(rows: list[list[str]], width: int) -> int:
     filled = [
         column for column in range(width) if any(row[column : column + 1] and row[column].strip() for row in rows)
     ]
+    if not filled:
+        return 0
     if len(filled) < width:
         rows, width = [[row[at] if at < len(row) else "" for at in filled] for row in rows], len(filled)
     body = rows[min(len(rows) - 1, _MAX_HEADER) :] or rows
@@ -694,8 +696,8 @@ def _is_series(row: list[str]) -> bool:
     if numbers and len(numbers) == sum(cell.strip().isdecimal() for cell in row):
         return numbers in (sorted(set(numbers)), sorted(set(numbers), reverse=True))
     return (
-        not row[0].strip()
-        and len(row) > 2
+        len(row) > 2
+        and not row[0].strip()
         and [cell.strip() for cell in row[1:]] == list(map(str, range(len(row) - 1)))
     )
 

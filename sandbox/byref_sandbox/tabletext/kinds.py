@@ -1,8 +1,8 @@
 """What a cell's text is, and the type that a column has by its cells.
 
 A column is a number, a date or a truth value only if every cell is one in one notation, and nothing that matters would go. Leading
-zeros, a plus sign, more than 15 digits of an integer, `NA`, and dates and commas (`1,234`) that can be read in two ways make it text. An empty cell is no
-value, in a column of any type.
+zeros, a plus sign, more than 15 digits of an integer, digits that a float does not keep, `NA`, and dates and commas (`1,234`) that can be
+read in two ways make it text. An empty cell is no value, in a column of any type.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def kind_of(cell: str) -> Kind:
 
 
 def _is_exact(cell: str) -> bool:
-    """Whether a number in decimals keeps all its digits as a 64-bit float."""
+    """Whether a number in decimals keeps all its digits as a 64-bit float, or is one as programs write it that write each with 17 digits."""
     value = float(cell)
     if repr(value) == cell:
         return "." in cell
@@ -91,7 +91,8 @@ def _is_exact(cell: str) -> bool:
     if "." not in mantissa:
         return False
     shown = re.split("[eE]", repr(value))[0]
-    return shown.lstrip("-0.").replace(".", "").rstrip("0") == digits
+    is_shown = shown.lstrip("-0.").replace(".", "").rstrip("0") == digits
+    return is_shown or f"{abs(value):.16e}"[:18].replace(".", "").rstrip("0") == digits
 
 
 NO_VALUE: Final = re.compile(
