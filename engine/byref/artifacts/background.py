@@ -9,11 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar
-from weakref import WeakSet
+from weakref import WeakSet, finalize, ref
 
 from sqlalchemy import Connection
 
 from byref.errors import ByrefError
+
+LAST_SECONDS = 5.0
+"""Seconds for which the end of a process waits for a thread that is writing."""
 
 logger = logging.getLogger("byref")
 
@@ -40,6 +43,8 @@ class Background(ABC):
         self._is_closed = False
         self._begin()
         _all.add(self)
+        # What is made later ends earlier: the database closes its connections when this thread uses them no more.
+        finalize(self, _end, ref(self))
 
     @abstractmethod
     def write(self) -> None:
@@ -56,14 +61,19 @@ class Background(ABC):
 
     def close(self) -> None:
         """Write what is left, and accept no more; raises as `write` does."""
-        with self._changed:
-            self._is_closed, thread = True, self._thread
-            self._changed.notify()
+        self.end(0)
         try:
             self.write()
         finally:
-            if thread is not None:
-                thread.join()
+            self.end(None)
+
+    def end(self, seconds: float | None) -> None:
+        """Accept no more, and wait for the thread to end, but no longer than `seconds`."""
+        with self._changed:
+            self._is_closed, thread = True, self._thread
+            self._changed.notify()
+        if thread is not None:
+            thread.join(seconds)
 
     def _start(self) -> None:
         """Start the thread, if there is none and is to be one; `_changed` is held."""
@@ -93,6 +103,13 @@ class Background(ABC):
 
 
 _all: WeakSet[Background] = WeakSet()
+
+
+def _end(background: ref[Background]) -> None:
+    """End the thread of one that is still there when the process ends; what waits to be written is lost."""
+    one = background()
+    if one is not None:
+        one.end(LAST_SECONDS)
 
 
 def _after_fork() -> None:
