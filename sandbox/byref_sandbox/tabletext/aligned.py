@@ -283,6 +283,8 @@ def _header(head: Sequence[Line]) -> int | None:
             or is_justified
         ):
             continue
+        if "-" in words:
+            continue  # which stands where a record has no value
         if all(kind_of(word) == "text" and not _QUANTITY.fullmatch(word) for word in words):
             return None if _PADDED.fullmatch(line.text.strip()) else at
     return None

@@ -497,3 +497,14 @@ def test_commas_that_may_be_of_thousands_are_no_decimals() -> None:
         text = "id;v\n" + "".join(f"{n};{cells[n % len(cells)]}\n" for n in range(12))
         [table] = recognise(text).tables  # type: ignore[union-attr]
         assert table.types[1].name == type_, cells
+
+
+def test_a_record_with_dashes_for_values_is_no_line_of_names() -> None:
+    rows = "".join(
+        f"{name:<10} unix  -       -       n       {n}       -       {name}\n" for n, name in enumerate("abcdefgh")
+    )
+    text = "smtp       inet  n       -       y       -       -       smtpd\n" + rows
+    assert isinstance(recognise(text), NotATable)
+    assert isinstance(
+        recognise("NAME       KIND  PRIVATE CHROOT  WAKE    LIMIT   MORE    COMMAND\n" + text), Recognised
+    )
