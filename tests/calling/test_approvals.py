@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, create_engine, update
+from sqlalchemy.orm import Session as HostSession
 
 from byref import ConfigurationError, Engine, Function, PendingRun, Policy, Session
 from byref.calling import approvals
@@ -118,3 +119,24 @@ def test_a_run_that_expires_after_its_calls_were_decided_is_not_begun_anew(engin
     with pytest.raises(ConfigurationError, match="no code waits under the call id 'c1': it has ended"):
         calls.call(session._scope, found.tool, found.arguments, "c1", found.row)
     assert made == [1]
+
+
+def test_what_was_approved_is_not_made_again_after_a_rollback_of_the_hosts(engine: Engine, tenant: str) -> None:
+    """But on SQLite, whose one writer the host's transaction is: the journal is then part of it."""
+    made: list[int] = []
+
+    def pay(order: int) -> int:
+        made.append(order)
+        return order
+
+    functions = [Function.of(pay, approval=True)]
+    session = engine.session("a", tenant=tenant, functions=functions)
+    [one] = session.call("code_interpreter", {"code": "pay(7)"}, call_id="c1").pending
+    its = create_engine(engine.database.engine.url)
+    with HostSession(its) as host:
+        joined = engine.session("a", tenant=tenant, db=host, functions=functions)
+        assert joined.resume("c1", {one.id: True}).text == "7"
+        host.rollback()
+    its.dispose()
+    assert session.resume("c1", {one.id: True}).text == "7"
+    assert made == ([7] if engine.database.dialect == "postgresql" else [7, 7])

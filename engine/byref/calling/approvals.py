@@ -117,7 +117,8 @@ def decide(scope: Scope, call_id: str, decisions: Mapping[str, Decision]) -> Int
             _decide(connection, scope, program.id, id_, decision)
         return Interrupted(program.id, program.tool, program.arguments)
 
-    return scope.write(work)
+    # As the journal of the calls that follow from it, a decision outlives a rollback of the host's transaction.
+    return scope.stage_under_lock()(work)
 
 
 def withdraw(scope: Scope, call_id: str) -> None:
