@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from byref_sandbox.tabletext import dialects
-from byref_sandbox.tabletext.kinds import NO_VALUE, NUMBERS, Kind, kind_of, type_of
+from byref_sandbox.tabletext.header import LETTERS, has_row_names, header_rows
+from byref_sandbox.tabletext.kinds import NUMBERS, Kind, kind_of, type_of
 from byref_sandbox.tabletext.matcher import Matcher
 from byref_sandbox.tabletext.result import (
     MAX_TABLES,
@@ -36,15 +37,10 @@ _FEW_ROWS: Final = 5
 """Rows from which on one may be ragged."""
 _MAX_PREAMBLE: Final = 30
 """Rows before the header."""
-_MAX_HEADER: Final = 3
-_LONG_NAME: Final = 80
-_LONGEST_NAME: Final = 400
-"""Characters of a name above columns of text: of any, and of a question above its answers."""
 _NAMED_DELIMITER: Final = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=[^\r\n]"?\r?\n', re.IGNORECASE)
 """What Excel reads the delimiter of, above the names."""
 _DIGITS: Final = re.compile("[0-9]+")
 _ID: Final = re.compile("[A-Za-z_#-]*[0-9][A-Za-z0-9_#-]*")
-_YEAR: Final = re.compile(r"1[5-9][0-9]{2}|2[01][0-9]{2}")
 _MAX_TOLD: Final = 20
 """Ragged and repaired rows that are named."""
 _FIRST_ROWS: Final = 64
@@ -63,23 +59,8 @@ _MAX_PIECES: Final = 20_000
 """Pieces that blank rows divide the other rows into."""
 _MAX_SINGLE: Final = 200_000
 """Rows that are read one by one though an expression of what is known of them was made, blank ones included."""
-_NO_NAMES: Final = tuple(
-    map(
-        re.compile,
-        (
-            r"\d[\d.,]*\s?(?:[KMGTPE]i?B?|[kKMGT]B|B|%)?(?:\s|$)",  # 4.0K, and what git writes before a path
-            r"(?:~|\.{1,2})?/|[A-Za-z]:\\",
-            r"[0-9a-f]{7,}\b|(?=.*\d)[0-9A-F]{4,}\b",
-            r"[a-z]+://",
-            r"\S+@\S+\.\S",
-            r"\d+ [-+]*$",  # git diff --stat
-        ),
-    )
-)
-"""How cells begin that name no column."""
 _ENDS_CODE: Final = re.compile(r"$|//|/\*|#|--")
 """What stands behind the comma of a list in code."""
-_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 class _Begin(NamedTuple):
@@ -338,7 +319,7 @@ class Scan:
         ragged_header = not fitting[first]
         if ragged_header:
             body.insert(0, lines[first][1].cells)
-        count = _header_rows(body, self._width)
+        count = header_rows(body, self._width)
         preamble_end = lines[first][0]
         if not count:
             header, start = None, preamble_end
@@ -354,7 +335,7 @@ class Scan:
             header = header[::2]  # `||id||name||` above `|1|x|`: names in wikis
         if header is not None and len(header) > self._width == sum(map(bool, map(str.strip, header))):
             header = tuple(filter(str.strip, header))  # with a delimiter too many inside, the names would be shifted
-        if header is not None and ragged_header and _has_row_names(body, self._width):
+        if header is not None and ragged_header and has_row_names(body, self._width):
             header = ("", *header[: self._width - 1])
         self._kinds = [set() for _ in range(self._width)]
         for row in body[count:]:
@@ -501,7 +482,7 @@ class Scan:
         ):
             return False
         wrong = sum(column < len(cells) and kind_of(cells[column]) == "text" for column in typed)
-        if wrong < 2 or not all(set(cell) & _LETTERS for cell in cells if cell.strip()):
+        if wrong < 2 or not all(set(cell) & LETTERS for cell in cells if cell.strip()):
             return False
         following = self._reader.read(self._reader.read(at).end)
         return len(following.cells) == len(cells) and any(
@@ -582,151 +563,6 @@ def _quoted_newlines(data: bytes, start: int, end: int, dialect: Dialect) -> int
     if len(dialect.newline) > 1:
         feeds = feeds[(feeds > 0) & (view[feeds - 1] == ord(dialect.newline[0]))]
     return int((np.searchsorted(quotes, feeds) & 1).sum())
-
-
-def _header_rows(rows: list[list[str]], width: int) -> int:
-    """How many of the first rows are names of the columns: those without a value where the others have values."""
-    if not rows:
-        return 0
-    filled = [
-        column for column in range(width) if any(row[column : column + 1] and row[column].strip() for row in rows)
-    ]
-    if not filled:
-        return 0
-    if len(filled) < width:
-        rows, width = [[row[at] if at < len(row) else "" for at in filled] for row in rows], len(filled)
-    body = rows[min(len(rows) - 1, _MAX_HEADER) :] or rows
-    typed = []
-    for column in range(width):
-        kinds = {kind_of(row[column]) for row in body if len(row) == width} - {"empty"}
-        if kinds and "text" not in kinds and type_of(kinds).name != "text":
-            typed.append(column)
-    if len(rows) == 1:
-        return int(_are_names(rows[0], width))
-    if _has_unnamed_index(rows, width) or _has_numbers_for_names(rows, width):
-        return 1
-    if not typed and _is_like(rows[0], rows[1:], width):
-        return 0
-    if not typed:
-        is_unlike = _is_unlike(rows, width)
-        are_names = _are_names(rows[0], width, _LONGEST_NAME if is_unlike and _has_choices(rows, width) else _LONG_NAME)
-        return int(are_names and (is_unlike or len(rows) < 64))
-    count = 0
-    for row in rows[: min(_MAX_HEADER, len(rows) - 1)]:
-        if any(column < len(row) and kind_of(row[column]) not in ("text", "empty") for column in typed):
-            break
-        values = [row[column] for column in typed if column < len(row)]
-        if not any(value.strip() for value in values) and count:
-            break
-        if not any(set(value) & _LETTERS and not NO_VALUE.fullmatch(value.strip()) for value in values):
-            break
-        if count and sum(kind_of(value) == "text" for value in values) < max(2, len(typed)):
-            break
-        count += 1
-    return count
-
-
-def _are_names(row: list[str], width: int, longest: int = _LONG_NAME) -> bool:
-    """Whether the cells of a row may be names: each another, most there, none a value."""
-    there = [cell.strip() for cell in row if cell.strip()]
-    return (
-        len(there) >= max(1, width - max(1, width // 4))
-        and len(set(there)) == len(there)
-        and all(kind_of(cell) == "text" and len(cell) <= longest and not NO_VALUE.fullmatch(cell) for cell in there)
-    )
-
-
-def _below(rows: list[list[str]], column: int) -> list[str]:
-    """What stands below the first row in a column."""
-    return [row[column].strip() for row in rows[1:] if column < len(row)]
-
-
-def _is_unlike(rows: list[list[str]], width: int) -> bool:
-    """Whether a first row of text is unlike the rows below it: no cell of it comes again in its column."""
-    return all(
-        not (cell := rows[0][column].strip()) or cell not in _below(rows, column)
-        for column in range(min(width, len(rows[0])))
-    )
-
-
-def _has_choices(rows: list[list[str]], width: int) -> bool:
-    """Whether the cells of two columns are one of a few, as answers to a question are: what stands above them may be long."""
-    columns = [_below(rows, column) for column in range(width)]
-    return len(rows) > _FEW_ROWS and sum(all(cells) and 2 * len(set(cells)) <= len(cells) for cells in columns) > 1
-
-
-def _has_unnamed_index(rows: list[list[str]], width: int) -> bool:
-    """Whether the first row has names but above the first columns, which tell the rows below it apart: an index of pandas, or R's names."""
-    first = [cell.strip() for cell in rows[0]]
-    unnamed = next((at for at, cell in enumerate(first) if cell), 0)
-    keys = [tuple(cell.strip() for cell in row[:unnamed]) for row in rows[1:] if len(row) == width]
-    return (
-        len(first) == width
-        and unnamed > 0
-        and len(keys) > 1
-        and len(set(keys)) == len(keys)
-        and all(map(all, keys))
-        and all(first[unnamed:])
-        and _are_names(first[unnamed:], width - unnamed)
-        and _is_unlike(rows, width)
-    )
-
-
-def _has_numbers_for_names(rows: list[list[str]], width: int) -> bool:
-    """Whether the first row has years one after another beside other names, or after an unnamed index the numbers of the columns."""
-    if not _is_series(rows[0]) or len(rows[0]) != width or len(rows) < 3:
-        return False
-    others = [column for column in range(width) if not rows[0][column].strip().isdecimal()]
-    if len(others) == width - 1:  # a single year may be a value, unless there are no such values
-        [year] = set(range(width)) - set(others)
-        if "integer" in map(kind_of, _below(rows, year)):
-            return False
-    again = sum(map(_is_series, rows[1:]))
-    return (
-        bool(others)
-        and 2 * again < len(rows) - 1
-        and all(kind_of(rows[0][column]) in ("text", "empty") for column in others)
-        and _is_unlike([[row[column] for column in others if column < len(row)] for row in rows], len(others))
-    )
-
-
-def _is_series(row: list[str]) -> bool:
-    """Whether the integers of a row are years that grow or fall, or in all cells but the first, which is empty, 0, 1, 2 and so on."""
-    numbers = [int(cell) for cell in row if _YEAR.fullmatch(cell.strip())]
-    if numbers and len(numbers) == sum(cell.strip().isdecimal() for cell in row):
-        return numbers in (sorted(set(numbers)), sorted(set(numbers), reverse=True))
-    return (
-        len(row) > 2
-        and not row[0].strip()
-        and [cell.strip() for cell in row[1:]] == list(map(str, range(len(row) - 1)))
-    )
-
-
-def _has_row_names(rows: list[list[str]], width: int) -> bool:
-    """Whether there is one name less than columns, and the first column tells the rows apart: R writes names of rows so."""
-    names, first, last = rows[0], _below(rows, 0), _below(rows, width - 1)
-    return (
-        len(names) == width - 1
-        and all(map(str.strip, names))
-        and all(first)
-        and len(set(first)) == len(first)
-        and any(last)
-    )
-
-
-def _is_like(first: list[str], others: list[list[str]], width: int) -> bool:
-    """Whether a cell of the first row is of a kind that names are not, and that all others of its column are of: sizes, paths, digests.
-
-    One word in all cells of a column is no name, either.
-    """
-    for column in range(min(width, len(first))):
-        cells = [row[column].strip() for row in others if column < len(row)]
-        for form in _NO_NAMES:
-            if form.match(first[column].strip()) and cells and all(map(form.match, cells)):
-                return True
-        if first[column].strip() and len(cells) > 1 and set(cells) == {first[column].strip()}:
-            return True
-    return False
 
 
 def _columns(
