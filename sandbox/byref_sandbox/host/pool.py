@@ -119,7 +119,7 @@ class Sandbox(Runner):
         return self
 
     def close(self) -> None:
-        """End every process of the sandbox; runs in progress end with an error."""
+        """End every process of the sandbox; runs in progress raise SandboxClosed."""
         with self._lock:
             self._closed = True
             if self._starting is not None:
