@@ -214,3 +214,29 @@ def test_one_schema_alone_is_what_it_is_beside_itself(name: str) -> None:
     schema = of_value(json.loads(json.dumps(EVERYDAY[name])))
     alone = merged([schema])
     assert json.dumps(alone) == json.dumps(merged([schema, schema])) == json.dumps(merged([alone, schema]))
+
+
+@pytest.mark.parametrize("depth", [9, 11, 15])
+def test_outputs_of_very_many_places_hold_nobody_up(local: Engine, tenant: str, depth: int) -> None:
+    """Of what no schema of a tool could show, nothing is learned; of the rest, before the transaction."""
+    text = '"x"'
+    for _ in range(depth):
+        text = f'{{"a":{text},"b":{text}}}'
+    for number in range(4):
+        local.session(f"{number}", tenant=tenant).process(text, tool="get_tree")
+    began, spent = time.process_time(), []
+    write = local._learning._write
+
+    def timed(work: Any) -> Any:
+        entered = time.process_time()
+        try:
+            return write(work)
+        finally:
+            spent.append(time.process_time() - entered)
+
+    local._learning._write = timed
+    try:
+        local._learning.write(tenant)
+    finally:
+        local._learning._write = write
+    assert sum(spent) < 0.5 and time.process_time() - began < 5

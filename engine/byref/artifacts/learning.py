@@ -35,6 +35,10 @@ MAX_TOOLS: Final = 1_000
 """Tools of tenants of which outputs wait."""
 MAX_BYTES: Final = 64 << 10
 """Larger outputs are learned from by the schema that describes them, or by some of their records."""
+LONG_BYTES: Final = 8 << 10
+"""Outputs from which on it takes milliseconds to learn from one."""
+MAX_SCHEMA_BYTES: Final = 256 << 10
+"""A longer schema teaches nothing: hardly any of its places would be in one of `learned.MAX_CHARS`, and to find these takes seconds."""
 STEADY: Final = 64
 """Outputs without news after which only one of `SAMPLED` is noted."""
 SAMPLED: Final = 16
@@ -127,6 +131,8 @@ class Learning(Background):
             known.unwritten += len(schemas)
             return
         outputs = len(schemas) + (0 if known is None else known.unwritten)
+        if any(sample.is_packed or len(sample.data) > LONG_BYTES for sample in samples):
+            schemas = [merged(schemas)]  # what large outputs teach, before the transaction that others wait for
         now_known = self._write(lambda connection: _add(connection, key, schemas, outputs))
         with self._changed:
             self._known[key] = _Known(now_known)
@@ -160,7 +166,7 @@ def _schema_of(sample: Sample) -> dict[str, Any] | None:
     try:
         data = zstandard.ZstdDecompressor().decompress(sample.data, 16 << 20) if sample.is_packed else sample.data
         if sample.is_schema:
-            read = json.loads(data)
+            read = json.loads(data) if len(data) <= MAX_SCHEMA_BYTES else None
             return read if isinstance(read, dict) else None
         return described(jsontext.decode(data))
     except Exception:
