@@ -9,6 +9,7 @@ import base64
 import io
 import math
 import sys
+from collections import Counter, UserString
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
@@ -46,6 +47,10 @@ _LOOKED_AT = 2_000
 """Containers that are sampled to see whether a value may repeat its own parts."""
 _LIKELY = 20
 """A value may repeat itself if the sampled containers occur this often on average."""
+_MOST_REPEATED = 300_000
+"""Parts of a value that is no plain JSON after which none is written a second time."""
+_MOST_ENDLESS = 20
+"""Objects that give ever more of their own kind that are tried."""
 MAX_PARTS = 20_000_000
 """Maximum arrays and objects of a value that repeats its own parts, each counted as often as it would be written."""
 
@@ -61,7 +66,7 @@ def written(value: object) -> tuple[object, bytes, int]:
         if consumed:  # iterators inside are exhausted now, so the value is read back from its JSON
             value = parse(data)
     except RAISED:
-        value = _plain(value, 0, set())
+        value = _Plain().of(value, 0)
         data, line_feeds = _escaped(value)
     finally:
         _consumed.reset(token)
@@ -378,14 +383,14 @@ def _hook(value: Any) -> object:
     for name in ("model_dump", "to_pylist", "to_dicts"):  # pydantic, pyarrow, polars
         if callable(method := getattr(kind, name, None)):
             return method(value)
-    if isinstance(value, str):
-        return str.__str__(value)
+    if isinstance(value, str | UserString):
+        return str.__str__(value) if isinstance(value, str) else str(value.data)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
         return float(value)
     if isinstance(value, Mapping):
-        return dict(value)
+        return dict(_members(value))
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, BaseException):
@@ -408,6 +413,17 @@ def _items(source: Iterator[Any]) -> list[Any]:
     if len(items) == MAX_ITEMS and next(source, _END) is not _END:
         items.append(f"[{MAX_ITEMS:,} items were taken of an iterable; what followed was not read.]")
     return items
+
+
+def _members(value: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield the members of an object, the first ones of a type that may make them up, with a note in place of further ones."""
+    members = iter(value.items())
+    if isinstance(value, dict):
+        yield from members
+        return
+    yield from islice(members, MAX_ITEMS)
+    if next(members, _END) is not _END:
+        yield "...", f"[{MAX_ITEMS:,} members were taken of an object; what followed was not read.]"
 
 
 def _of_pandas(value: Any) -> object:
@@ -434,12 +450,14 @@ def _records(frame: Any) -> list[dict[str, object]]:
             [_free(name, f"index_{i}" if i else "index", frame.columns) for i, name in enumerate(frame.index.names)]
         )
         frame = frame.reset_index()
-    names: list[str] = []
+    names: dict[str, None] = {}
+    last: Counter[str] = Counter()
     for column in frame.columns:
-        name = ".".join(map(str, column)) if isinstance(column, tuple) else str(column)
+        name = stem = ".".join(map(str, column)) if isinstance(column, tuple) else str(column)
         while name in names:
-            name = f"{name}_2"
-        names.append(name)
+            last[stem] += 1
+            name = f"{stem}_{last[stem] + 1}"
+        names[name] = None
     columns = [_column(frame.iloc[:, i]) for i in range(len(names))]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []
 
@@ -455,42 +473,58 @@ def _column(series: Any) -> list[object]:
     return [None if missing else value for value, missing in zip(values, series.isna().tolist(), strict=True)]
 
 
-def _plain(value: Any, depth: int, above: set[int]) -> object:
-    """Build plain JSON from any value, with notes in place of cycles, excessive depth and unreadable objects."""
-    if value is None or type(value) is bool or type(value) is str:
-        return value
-    if type(value) is int:
-        return value if value.bit_length() < 10_000 else f"[integer of {value.bit_length()} bits]"
-    if type(value) is float:
-        return value if math.isfinite(value) else None
-    if isinstance(value, bytes | bytearray | memoryview):
-        return base64.b64encode(value).decode()
-    if depth >= MAX_DEPTH:
-        return f"[nested deeper than {MAX_DEPTH} levels]"
-    if id(value) in above:
-        return f"[circular reference to {type(value).__name__}]"
-    above.add(id(value))
-    try:
-        if isinstance(value, Mapping):
-            return {_key(key): _plain(member, depth + 1, above) for key, member in value.items()}
-        if isinstance(value, list | tuple | set | frozenset):
-            return [_plain(item, depth + 1, above) for item in value]
-        return _plain(_converted(value), depth + 1, above)
-    except RAISED as error:
-        return _unreadable(value, error)
-    finally:
-        above.discard(id(value))
+class _Plain:
+    """Builds plain JSON from any value, with notes in place of cycles, excessive depth and unreadable objects."""
 
+    def __init__(self) -> None:
+        self._above: set[int] = set()
+        """What the part that is being read is in."""
+        self._read: dict[int, object] = {}
+        """Arrays and objects that were read, held so that nothing else gets their ids."""
+        self._parts = self._endless = 0
 
-def _converted(value: object) -> object:
-    """Convert a value of a type that JSON lacks by one step; the result may need further steps."""
-    if isinstance(value, Decimal):
-        return float(value) if value.is_finite() else None
-    try:
-        return jsontext.decode(_encoder.encode(value))
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        converted = _hook(value)
-        return str(converted) if type(converted) is type(value) else converted
+    def of(self, value: Any, depth: int) -> object:
+        if value is None or type(value) is bool or type(value) is str:
+            return value
+        if type(value) is int:
+            return value if value.bit_length() < 10_000 else f"[integer of {value.bit_length()} bits]"
+        if type(value) is float:
+            return value if math.isfinite(value) else None
+        if isinstance(value, bytes | bytearray | memoryview):
+            return base64.b64encode(value).decode()
+        if depth >= MAX_DEPTH:
+            return f"[nested deeper than {MAX_DEPTH} levels]"
+        if id(value) in self._above:
+            return f"[circular reference to {type(value).__name__}]"
+        self._parts += 1
+        if self._parts > _MOST_REPEATED and id(value) in self._read:
+            # Of parts that refer to each other every way through them would be written: factorially many.
+            return f"[{type(value).__name__} that is written above]"
+        self._above.add(id(value))
+        self._read[id(value)] = value
+        try:
+            if isinstance(value, Mapping):
+                return {_key(key): self.of(member, depth + 1) for key, member in _members(value)}
+            if isinstance(value, list | tuple | set | frozenset):
+                return [self.of(item, depth + 1) for item in value]
+            return self.of(self._converted(value), depth + 1)
+        except RAISED as error:
+            return _unreadable(value, error)
+        finally:
+            self._above.discard(id(value))
+
+    def _converted(self, value: object) -> object:
+        """Convert a value of a type that JSON lacks by one step; the result may need further steps."""
+        if isinstance(value, Decimal):
+            return float(value) if value.is_finite() else None
+        if self._endless > _MOST_ENDLESS:
+            return f"[{type(value).__name__} is not read: what such objects give never ended]"
+        try:
+            return jsontext.decode(_encoder.encode(value))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            self._endless += isinstance(error, RecursionError)
+            converted = _hook(value)
+            return str(converted) if type(converted) is type(value) else converted
 
 
 def _key(key: object) -> str:

@@ -221,7 +221,7 @@ def _may_be_json(beginning: bytes) -> bool:
         _, end = _DECODER.raw_decode(text)
     except json.JSONDecodeError as error:
         return error.pos > len(text) - _CUT or error.msg.startswith("Unterminated string")
-    except RecursionError:
+    except (RecursionError, ValueError):  # an integer of more digits than Python converts
         return True
     return not text[end:].strip()
 

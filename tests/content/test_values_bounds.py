@@ -1,0 +1,66 @@
+"""Values that have no end, or very many parts, are written in bounded time."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import UserString
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from byref import Engine
+from byref.content.values import written
+
+
+class Endless(Mapping[str, int]):
+    def __getitem__(self, key: str) -> int:
+        return 1
+
+    def __len__(self) -> int:
+        return 3
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"k{number}" for number in itertools.count())
+
+
+class Twins:
+    def __iter__(self) -> Iterator[Twins]:
+        return iter([Twins(), Twins()])
+
+
+def referring(count: int) -> list[dict[str, Any]]:
+    """Objects each of which refers to all others."""
+    made: list[dict[str, Any]] = [{"id": number} for number in range(count)]
+    for one in made:
+        one["others"] = [other for other in made if other is not one]
+    return made
+
+
+@pytest.mark.parametrize(
+    "value", [referring(10), Twins(), Endless(), [UserString("h" * 300)]], ids=["graph", "twins", "mapping", "texts"]
+)
+def test_values_that_would_never_end_are_written_in_bounds(value: object) -> None:
+    began = time.process_time()
+    made, data, _ = written(value)
+    assert time.process_time() - began < 15 and len(data) < 100_000_000
+    if isinstance(value, list) and isinstance(value[0], UserString):
+        assert made == ["h" * 300]
+
+
+def test_columns_of_one_name_are_told_apart() -> None:
+    frame = pd.DataFrame([range(2_000)], columns=["a", "a_2", *["a"] * 1_998])
+    made, _, _ = written(frame)
+    assert isinstance(made, list) and len(made[0]) == 2_000 and list(made[0])[:4] == ["a", "a_2", "a_3", "a_4"]
+
+
+def test_a_stream_may_begin_with_an_integer_of_any_length(local: Engine) -> None:
+    def pieces() -> Iterator[str]:
+        yield '[{"a": ' + "9" * 8_100
+        yield from ['},{"a": 1, "t": "%s"' % ("x" * 50_000)] * 200
+        yield "}]"
+
+    result = local.session("long").process(pieces(), tool="t")
+    assert result.route == "variables" and result.variables[0].shape.startswith("array(201)")
