@@ -35,8 +35,8 @@ MAX_TOOLS: Final = 1_000
 """Tools of tenants of which outputs wait."""
 MAX_BYTES: Final = 64 << 10
 """Larger outputs are learned from by the schema that describes them, or by some of their records."""
-LONG_BYTES: Final = 8 << 10
-"""Outputs from which on it takes milliseconds to learn from one."""
+LONG_PLACES: Final = 2_000
+"""Places of schemas from which on it takes longer than some ten milliseconds to merge them."""
 MAX_SCHEMA_BYTES: Final = 256 << 10
 """A longer schema teaches nothing: hardly any of its places would be in one of `learned.MAX_CHARS`, and to find these takes seconds."""
 STEADY: Final = 64
@@ -131,8 +131,8 @@ class Learning(Background):
             known.unwritten += len(schemas)
             return
         outputs = len(schemas) + (0 if known is None else known.unwritten)
-        if any(sample.is_packed or len(sample.data) > LONG_BYTES for sample in samples):
-            schemas = [merged(schemas)]  # what large outputs teach, before the transaction that others wait for
+        if sum(map(_size, schemas)) > LONG_PLACES:
+            schemas = [merged(schemas)]  # before the transaction that others wait for
         now_known = self._write(lambda connection: _add(connection, key, schemas, outputs))
         with self._changed:
             self._known[key] = _Known(now_known)
@@ -157,6 +157,14 @@ def of_value(value: object) -> Sample | None:
         return Sample(msgspec.json.encode(value))
     except Exception:  # noqa: BLE001  objects of the host's, which may raise anything: they are no JSON
         return None
+
+
+def _size(schema: Any, depth: int = 0) -> int:
+    """Return how many places a schema has, down to a hundred levels."""
+    if not isinstance(schema, dict) or depth > 100:
+        return 0
+    below = [*schema.get("properties", {}).values(), *schema.get("anyOf", ())]
+    return 1 + sum(_size(one, depth + 1) for one in [*below, schema.get("items"), schema.get("additionalProperties")])
 
 
 def _schema_of(sample: Sample) -> dict[str, Any] | None:
