@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import UserString
 from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,7 @@ import pytest
 
 from byref import Engine
 from byref.content.values import written
+from byref_sandbox import jsontext
 
 
 class Endless(Mapping[str, int]):
@@ -48,6 +50,15 @@ def test_values_that_would_never_end_are_written_in_bounds(value: object) -> Non
     assert time.process_time() - began < 15 and len(data) < 100_000_000
     if isinstance(value, list) and isinstance(value[0], UserString):
         assert made == ["h" * 300]
+
+
+def test_values_that_many_rows_share_are_written_in_each() -> None:
+    day, flat, circular = date(2026, 1, 2), {"n": 1}, list[Any]()
+    circular.append(circular)  # with it nothing but notes is possible
+    _, data, _ = written([*({"day": day, "flat": flat} for _ in range(150_000)), circular])
+    made: Any = jsontext.decode(data)
+    assert made[-1] == ["[circular reference to list]"]
+    assert made[:-1] == [{"day": "2026-01-02", "flat": {"n": 1}}] * 150_000
 
 
 def test_columns_of_one_name_are_told_apart() -> None:

@@ -48,7 +48,7 @@ _LOOKED_AT = 2_000
 _LIKELY = 20
 """A value may repeat itself if the sampled containers occur this often on average."""
 _MOST_REPEATED = 300_000
-"""Parts of a value that is no plain JSON after which none is written a second time."""
+"""Parts of a value that is no plain JSON after which no list or dict of lists or dicts is written a second time."""
 _MOST_ENDLESS = 20
 """Objects that give ever more of their own kind that are tried."""
 MAX_PARTS = 20_000_000
@@ -415,6 +415,11 @@ def _items(source: Iterator[Any]) -> list[Any]:
     return items
 
 
+def _is_nested(value: Any) -> bool:
+    """Whether a list, tuple or dict holds another one: flat ones may be shared as often as they like."""
+    return any(type(member) in _CONTAINERS for member in (value.values() if type(value) is dict else value))
+
+
 def _members(value: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
     """Yield the members of an object, the first ones of a type that may make them up, with a note in place of further ones."""
     members = iter(value.items())
@@ -480,10 +485,11 @@ class _Plain:
         self._above: set[int] = set()
         """What the part that is being read is in."""
         self._read: dict[int, object] = {}
-        """Arrays and objects that were read, held so that nothing else gets their ids."""
+        """Lists, tuples and dicts that were read, held so that nothing else gets their ids."""
         self._parts = self._endless = 0
 
     def of(self, value: Any, depth: int) -> object:
+        """Return plain JSON of a value that stands so many levels deep."""
         if value is None or type(value) is bool or type(value) is str:
             return value
         if type(value) is int:
@@ -497,11 +503,12 @@ class _Plain:
         if id(value) in self._above:
             return f"[circular reference to {type(value).__name__}]"
         self._parts += 1
-        if self._parts > _MOST_REPEATED and id(value) in self._read:
+        if self._parts > _MOST_REPEATED and id(value) in self._read and _is_nested(value):
             # Of parts that refer to each other every way through them would be written: factorially many.
             return f"[{type(value).__name__} that is written above]"
         self._above.add(id(value))
-        self._read[id(value)] = value
+        if type(value) in _CONTAINERS:
+            self._read[id(value)] = value
         try:
             if isinstance(value, Mapping):
                 return {_key(key): self.of(member, depth + 1) for key, member in _members(value)}
