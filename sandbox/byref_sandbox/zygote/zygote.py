@@ -455,6 +455,8 @@ class Zygote:
         for call in self._calls:
             if call.pid and not call.asked and call.deadline - wire.ASK_SECONDS <= now:
                 call.asked = True
+                # Of two signals that wait for it SIGKILL comes first: asked late, a run still gets its time to answer.
+                call.deadline = max(call.deadline, now + wire.ASK_SECONDS)
                 os.kill(call.pid, wire.ASK_SIGNAL)
             if call.pid and not call.timed_out and call.deadline <= now:
                 call.timed_out = True

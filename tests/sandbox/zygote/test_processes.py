@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from process_table import alive, children, everyone, only, root_pid, until
 
-from byref_sandbox import Data, Limits, Sandbox, SandboxClosed
+from byref_sandbox import Data, Limits, Sandbox, SandboxClosed, wire
 from byref_sandbox.host import exchange
 
 RECORDS = b'[{"a":1},{"a":2}]'
@@ -120,6 +120,19 @@ def test_a_stopped_run_is_ended_in_time(own: Sandbox, monkeypatch: pytest.Monkey
     assert time.monotonic() - began < 15
     assert until(lambda: not alive({stopped}))
     assert children(root_pid(own)) == {session}
+
+
+def test_a_zygote_that_comes_late_still_lets_a_run_say_where_it_was(own: Sandbox) -> None:
+    own.run("1", session="s")
+    (session,) = children(root_pid(own))
+    with ThreadPoolExecutor() as pool:
+        run = pool.submit(own.run, "x = 1\nsum(range(10**12))", session="s", limits=Limits(wall_seconds=0.2))
+        assert until(lambda: any(Path(f"/proc/{pid}/stat").read_text().split()[2] == "R" for pid in children(session)))
+        os.kill(session, signal.SIGSTOP)
+        time.sleep(0.2 + wire.KILL_GRACE_SECONDS + 0.3)
+        os.kill(session, signal.SIGCONT)
+        outcome = run.result(20)
+    assert (outcome.error.kind, outcome.error.line) == ("TimeLimit", 2)
 
 
 @pytest.mark.slow
