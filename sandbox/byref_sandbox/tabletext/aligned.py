@@ -64,6 +64,7 @@ _PHRASES: Final = frozenset(
 )
 """Names of two words, of programs whose other names have one blank between them."""
 _OCCUPIED: Final = bytes(not chr(code).isspace() for code in range(256))
+_words: Final = re.compile(r"\S+").finditer
 _LIST: Final = re.compile(r"\s*(?:[-*•>#]|\d+[.)])\s")
 
 
@@ -353,8 +354,8 @@ def _is_evident(names: list[str], body: Sequence[str], cutting: Cutting) -> bool
 
 
 def _by_words(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | None:
-    names = header.split()
-    if any(len(line.split()) != len(names) or _has_gap(header, line) for line in body):
+    names, runs = header.split(), _runs(header)
+    if any(len(line.split()) != len(names) or _has_gap(runs, line) for line in body):
         return None
     return names, Cutting("words")
 
@@ -382,16 +383,15 @@ def _by_ends(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | No
 
 
 def _by_first_words(header: str, body: Sequence[str]) -> tuple[list[str], Cutting] | None:
-    names = header.split()
+    names, runs = header.split(), _runs(header)
     count = len(names)
-    if any(len(line.split(None, count - 1)) != count or _has_gap(header, line) for line in body):
+    if any(len(line.split(None, count - 1)) != count or _has_gap(runs, line) for line in body):
         return None
     return names, Cutting("first words", (count,))
 
 
-def _has_gap(header: str, line: str) -> bool:
+def _has_gap(names: Sequence[tuple[int, int]], line: str) -> bool:
     """Whether a word does not stand where its name does, though there is room: by its words, the line would be shifted."""
-    names = _runs(header)
     ended = 0
     for number, ((begin, _), (begins, ends)) in enumerate(zip(names, _runs(line.expandtabs()), strict=False)):
         following = names[number + 1][0] if number + 1 < len(names) else None
@@ -404,7 +404,7 @@ def _has_gap(header: str, line: str) -> bool:
 def _runs(text: str) -> list[tuple[int, int]]:
     """Where a terminal shows the words of a line: the first column of each, and the one behind it."""
     if text.isascii():
-        return [found.span() for found in re.finditer(r"\S+", text)]
+        return [found.span() for found in _words(text)]
     runs, shown = [], 0
     for piece in re.split(r"(\s+)", text):
         width = display_width(piece)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice, pairwise, takewhile
+from string import whitespace
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,6 +22,7 @@ from byref_sandbox.tabletext.lines import (
     Line,
     Parts,
     Unbalanced,
+    blocks_of,
     cut,
     display_width,
     lines_of,
@@ -51,6 +54,8 @@ _MARKDOWN: Final = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
 _CONTINUED: Final = ("+", "↵")
 _WRAPPED: Final = (".", "…")
 _HEAD_LINES: Final = 64
+_NO_TEXT: Final = "-+|=:" + "".join(map(chr, range(0x2500, 0x2580))) + whitespace
+"""What rules, and rows without text, are made of."""
 _SQL_TYPES: Final = re.compile(
     r"(?:u?(?:tiny|small|big|huge)?int\w*|varchar(?:\[\])*|double|float|boolean|date|timestamp.*|time.*|decimal\(.*\)|blob|uuid|interval|json|struct\(.*|map\(.*|.*\[\])"
 )
@@ -265,37 +270,77 @@ def _end(data: bytes, body: int, number: int, layout: Layout, parts: Parts) -> t
     """Add the records and what follows them to the parts; returns where that ends, and the number of the line there."""
     at, footers = body, 0
     in_footer = is_closed = is_below_rule = False
-    for line in lines_of(data, body, number):
-        text = line.text
-        is_row = not in_footer and _is_row(text, layout)
-        was_below_rule, is_below_rule = is_below_rule, not in_footer and not is_row and _is_rule(text)
-        if is_below_rule and layout.is_framed and (was_below_rule or text.strip()[0] in _ABOVE) and at > body:
-            return at, line.number  # another table begins
-        if is_row and is_closed:
-            footers += 1
-            if footers > _MAX_COUNTS or _bars(text, layout) > 2:
-                raise Unbalanced("the row is below the rule that ends the table", line)
-            parts.add("footer", line.start, line.end)
-        elif is_row and _is_gap(text, layout):
-            parts.add("rule", line.start, line.end)
-        elif is_row:
-            parts.add("records", line.start, line.end)
-        elif not in_footer and _is_rule(text) and layout.format != "markdown":
-            parts.add("rule", line.start, line.end)
-            is_closed = is_closed or _CLOSING.fullmatch(text.strip()) is not None
-        elif line.is_blank:
-            parts.add("blank", line.start, line.end)
-            in_footer = True
-        else:
-            if in_footer and not COUNTS.match(text):
-                return at, line.number
-            in_footer = True
-            footers += 1
-            parts.add("footer", line.start, line.end)
-        at, number = line.end, line.number + 1
-        if footers > MAX_AROUND:
-            break
+    for start, stop in blocks_of(data, body, len(data)):
+        if not (in_footer or is_closed) and (rows := _plain_rows(data[start:stop], layout)) is not None:
+            parts.add("records", start, stop)
+            at, number, is_below_rule = stop, number + len(rows), False
+            continue
+        for line in lines_of(data, start, number, stop):
+            text = line.text
+            is_row = not in_footer and _is_row(text, layout)
+            was_below_rule, is_below_rule = is_below_rule, not in_footer and not is_row and _is_rule(text)
+            if is_below_rule and layout.is_framed and (was_below_rule or text.strip()[0] in _ABOVE) and at > body:
+                return at, line.number  # another table begins
+            if is_row and is_closed:
+                footers += 1
+                if footers > _MAX_COUNTS or _bars(text, layout) > 2:
+                    raise Unbalanced("the row is below the rule that ends the table", line)
+                parts.add("footer", line.start, line.end)
+            elif is_row and _is_gap(text, layout):
+                parts.add("rule", line.start, line.end)
+            elif is_row:
+                parts.add("records", line.start, line.end)
+            elif not in_footer and _is_rule(text) and layout.format != "markdown":
+                parts.add("rule", line.start, line.end)
+                is_closed = is_closed or _CLOSING.fullmatch(text.strip()) is not None
+            elif line.is_blank:
+                parts.add("blank", line.start, line.end)
+                in_footer = True
+            else:
+                if in_footer and not COUNTS.match(text):
+                    return at, line.number
+                in_footer = True
+                footers += 1
+                parts.add("footer", line.start, line.end)
+            at, number = line.end, line.number + 1
+            if footers > MAX_AROUND:
+                return at, number
     return at, number
+
+
+def _plain_rows(block: bytes, layout: Layout) -> list[list[str]] | None:
+    """The cells of lines that are all rows of one line each, as `_rows` reads them line by line; None if one may be something else."""
+    if layout.is_grid or (layout.format == "markdown" and not layout.is_framed):
+        return None
+    try:
+        text = block.decode()
+    except UnicodeDecodeError:
+        return None
+    text = text.replace("\r\n", "\n").removesuffix("\n")
+    if any(mark in text for mark in _marks_of(layout)) or text[:1] in _WRAPPED or text[-1:] in _CONTINUED:
+        return None
+    rows = [line.split(layout.bar) for line in text.split("\n")]
+    if {*map(len, rows)} != {layout.width + 2 * layout.is_framed}:
+        return None
+    cells = [[cell.strip() for cell in row] for row in rows]
+    if layout.is_framed:
+        if any(row[0] or row[-1] for row in cells):
+            return None
+        cells = [row[1:-1] for row in cells]
+    return cells if all("".join(row).strip(_NO_TEXT) for row in cells) else None
+
+
+@lru_cache(64)
+def _marks_of(layout: Layout) -> tuple[str, ...]:
+    """What is in a block that may have more than plain rows: colours, other bars, dots for rows, cells that go on, escapes."""
+    bar = layout.bar
+    if layout.format == "markdown":
+        return ("\r", "\x1b", "\\")
+    others = tuple(mark for mark in _BARS if mark.translate(_ALIKE) == bar != mark)
+    gaps = ("·", "…") if layout.has_gaps else ()
+    continued = tuple(mark + end for mark in _CONTINUED for end in (bar, "\n"))
+    wrapped = tuple(begin + mark for mark in _WRAPPED for begin in (bar, "\n"))
+    return ("\r", "\x1b", *others, *gaps, *continued, *wrapped)
 
 
 def _is_gap(text: str, layout: Layout) -> bool:
@@ -377,42 +422,51 @@ def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
     open_row: list[str] | None = None
     were: list[bool] = []
     """Which cells of the open row go on in the next line."""
-    for line in lines_of(data, start, stop=end):
-        if line.is_blank:
+    number = 1
+    for begin, stop in blocks_of(data, start, end):
+        if open_row is None and (plain := _plain_rows(data[begin:stop], layout)) is not None:
+            number += len(plain)
+            yield from map(tuple, plain)
             continue
-        if layout.format != "markdown" and _is_rule(line.text):
-            if layout.is_grid and open_row is not None:
-                yield tuple(open_row)
-                open_row = None
-            continue
-        if not _is_row(line.text, layout) or _is_gap(line.text, layout):
-            continue
-        if layout.format == "markdown":
-            cells = _markdown_cells(line.text)
-            if len(cells) != layout.width and (below := _below(line.text, layout)) is not None:
-                cells = [cell.strip().replace("\\|", "|") for cell in below]
-            if len(cells) != layout.width:
-                raise Unbalanced(f"the row has {len(cells)} cells, the table {layout.width} columns", line)
+        for line in lines_of(data, begin, number, stop):
+            number = line.number + 1
+            if line.is_blank:
+                continue
+            if layout.format != "markdown" and _is_rule(line.text):
+                if layout.is_grid and open_row is not None:
+                    yield tuple(open_row)
+                    open_row = None
+                continue
+            if not _is_row(line.text, layout) or _is_gap(line.text, layout):
+                continue
+            if layout.format == "markdown":
+                cells = _markdown_cells(line.text)
+                if len(cells) != layout.width and (below := _below(line.text, layout)) is not None:
+                    cells = [cell.strip().replace("\\|", "|") for cell in below]
+                if len(cells) != layout.width:
+                    raise Unbalanced(f"the row has {len(cells)} cells, the table {layout.width} columns", line)
+                yield tuple(cells)
+                continue
+            raw = _cells(line, layout)
+            cells = [cell.strip() for cell in raw]
+            if layout.is_grid:
+                open_row = (
+                    cells
+                    if open_row is None
+                    else [f"{a}\n{b}" if b else a for a, b in zip(open_row, cells, strict=True)]
+                )
+                continue
+            # psql marks a line feed inside of a cell in the margin at its right, and a cell that it wrapped in both margins.
+            if any(cell[:1] in _WRAPPED for cell in raw):
+                raise Unbalanced("the row is wrapped", line)
+            continued = [cell[-1:] in _CONTINUED and len(cell) > 1 for cell in raw]
+            cells = [cell[:-1].rstrip() if more else cell for cell, more in zip(cells, continued, strict=True)]
+            if open_row is not None:
+                cells = [f"{a}\n{b}" if was else a or b for a, b, was in zip(open_row, cells, were, strict=True)]
+            if any(continued):
+                open_row, were = cells, continued
+                continue
+            open_row = None
             yield tuple(cells)
-            continue
-        raw = _cells(line, layout)
-        cells = [cell.strip() for cell in raw]
-        if layout.is_grid:
-            open_row = (
-                cells if open_row is None else [f"{a}\n{b}" if b else a for a, b in zip(open_row, cells, strict=True)]
-            )
-            continue
-        # psql marks a line feed inside of a cell in the margin at its right, and a cell that it wrapped in both margins.
-        if any(cell[:1] in _WRAPPED for cell in raw):
-            raise Unbalanced("the row is wrapped", line)
-        continued = [cell[-1:] in _CONTINUED and len(cell) > 1 for cell in raw]
-        cells = [cell[:-1].rstrip() if more else cell for cell, more in zip(cells, continued, strict=True)]
-        if open_row is not None:
-            cells = [f"{a}\n{b}" if was else a or b for a, b, was in zip(open_row, cells, were, strict=True)]
-        if any(continued):
-            open_row, were = cells, continued
-            continue
-        open_row = None
-        yield tuple(cells)
     if open_row is not None:
         yield tuple(open_row)

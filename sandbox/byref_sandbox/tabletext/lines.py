@@ -18,6 +18,8 @@ COUNTS: Final = re.compile(r"\s*\(?\d[\d,]* rows?\b|Time: |Query OK|Rows matched
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*[mK]")
 """What terminals take for colours and weight: no text of a line."""
 _CHUNK: Final = 4_096
+_BLOCK_BYTES: Final = 1 << 16
+"""Bytes of whole lines that are looked at together."""
 
 
 class Line(NamedTuple):
@@ -45,18 +47,37 @@ class Unbalanced(Exception):
 
 def lines_of(data: bytes, start: int = 0, number: int = 1, stop: int | None = None) -> Iterator[Line]:
     """The lines of a text in UTF-8, from one that begins at `start` and has this number; up to `stop`, or all. Colours are no text."""
-    stop = len(data) if stop is None else stop
+    for begin, end in blocks_of(data, start, len(data) if stop is None else stop):
+        block = data[begin:end]
+        if block.isascii() and b"\x1b" not in block:
+            # Decoded together: a line for itself takes three times as long.
+            at = begin
+            for text in str(block, "ascii").removesuffix("\n").split("\n"):
+                following = min(at + len(text) + 1, end)
+                yield Line(number, at, following, text.rstrip("\r"))
+                at, number = following, number + 1
+            continue
+        for part in block.removesuffix(b"\n").split(b"\n"):
+            following = min(begin + len(part) + 1, end)
+            yield Line(number, begin, following, _decoded(part))
+            begin, number = following, number + 1
+
+
+def _decoded(line: bytes) -> str:
+    try:
+        text = line.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:  # the data is the beginning of a text, and ends inside a character
+        text = line.decode("utf-8", "replace")
+    return (_COLOURS.sub("", text) if "\x1b" in text else text).rstrip("\r\n")
+
+
+def blocks_of(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Where blocks of whole lines begin and end."""
     while start < stop:
-        end = data.find(b"\n", start, stop) + 1 or stop
-        part = data[start:end]
-        try:
-            text = part.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:  # the data is the beginning of a text, and ends inside a character
-            text = part.decode("utf-8", "replace")
-        if "\x1b" in text:
-            text = _COLOURS.sub("", text)
-        yield Line(number, start, end, text.rstrip("\r\n"))
-        start, number = end, number + 1
+        end = stop if stop - start <= _BLOCK_BYTES else data.rfind(b"\n", start, start + _BLOCK_BYTES) + 1
+        end = end or data.find(b"\n", start + _BLOCK_BYTES, stop) + 1 or stop
+        yield start, end
+        start = end
 
 
 def display_width(text: str) -> int:
