@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal
 
 from byref_sandbox import jsontext
 
@@ -311,3 +311,5 @@ class JqOutcome:
     usage: Usage = Usage()
     not_finite: bool = False
     """NaN, an infinity or a number beyond the range of 64-bit floats occurred: the outputs have null or 1.797e308 in its place."""
+    rounded: Literal["", "maybe", "yes"] = ""
+    """Whether jq computed with integers beyond 2**53, or made some: it rounds them. `maybe` of more data than is looked into."""

@@ -457,6 +457,9 @@ class LeftOut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     source: str = ""
 
 
+Doubt = Literal["not finite", "rounded", "maybe rounded"]
+
+
 class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="done"):
     """The last frame: the value of the last expression, and what the run cost. A reply without it is a run that died."""
 
@@ -476,8 +479,8 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """A table too big for JSON: `value` is null, `exact` is all of it."""
     figures_dropped: int = 0
     """Figures beyond the most that may be sent."""
-    not_finite: bool = False
-    """As `JqOutcome.not_finite`."""
+    doubts: tuple[Doubt, ...] = ()
+    """What is doubtful of the numbers of a jq program: `JqOutcome.not_finite` and `rounded`."""
     stderr: str = ""
     """Warnings, and what else was written to `sys.stderr`."""
 

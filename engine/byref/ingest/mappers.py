@@ -26,7 +26,7 @@ from byref.policy.checks import MissingMapper, collected
 from byref_sandbox import Data, Failure, Limits, jsontext
 from byref_sandbox.code import plainjq
 from byref_sandbox.code.picks import EXACT_BELOW, NotPlain
-from byref_sandbox.values import data, weight
+from byref_sandbox.values import data, plain, weight
 
 MAX_BYTES = 64 << 20
 """Maximum bytes that a jq program or a template may return."""
@@ -87,6 +87,8 @@ def apply(scope: Scope, tool: ToolPolicy, value: object) -> object:
 def _by_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> object:
     if isinstance(value, str):
         raise MapperFailed("mapper: a jq program needs JSON, and the output is plaintext")
+    if not plain.is_plain(value, values.MAX_PARTS):  # jq is given what the model would read: a date is text there
+        value = jsontext.decode(values.written(value)[1])
     try:
         outputs = list(plainjq.compiled(program)(value))
     except NotPlain:
@@ -101,18 +103,6 @@ def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list
     if any(abs(number) == sys.float_info.max for number in _big_numbers(outputs, float) - floats):
         raise MapperFailed(
             "mapper: it computes infinity, or numbers beyond 1.8e308, for which jq has 1.797e308; use a Python callable"
-        )
-    made = _big_numbers(outputs, int)
-    if _big_numbers(value, int):
-        made |= _big_numbers(outputs, float)  # jq writes integers from 10**17 on as floats
-    is_rounded = bool(made - _big_numbers(value, int, float))
-    if not is_rounded and any(map(_is_float, made - floats)):
-        # Is it an integer of the data, or one that was rounded to it? From integers that are no floats only rounding makes floats.
-        again = _outputs(scope, tool, program, _without_floats(value))
-        is_rounded = any(map(_is_float, _big_numbers(again, int, float) - floats))
-    if is_rounded:
-        raise MapperFailed(
-            "mapper: it computes integers beyond 2**53, which jq rounds; use a Python callable, or pass them on unchanged"
         )
     return outputs
 
@@ -137,13 +127,16 @@ def _outputs(scope: Scope, tool: ToolPolicy, program: str, value: object) -> lis
         raise MapperFailed(f"mapper: {_shown(reply.error, program)}")
     if reply.truncated:
         raise MapperFailed(f"mapper: it gives more than {most:,} bytes")
+    if reply.rounded == "yes":
+        raise MapperFailed(
+            "mapper: it computes with integers beyond 2**53, which jq rounds; use a Python callable, or pass them on unchanged"
+        )
     if not reply.outputs:
         raise MapperFailed("mapper: the program ends itself, and gives nothing")
     try:
-        text = str(jsontext.decode(reply.outputs[0])).encode("utf-8", "surrogatepass")
-        if weight.decoded_bytes(text, MAX_OBJECT_BYTES) > MAX_OBJECT_BYTES:
+        if weight.decoded_bytes(reply.outputs[0], MAX_OBJECT_BYTES) > MAX_OBJECT_BYTES:
             raise MapperFailed("mapper: it gives too many arrays, objects and values")
-        outputs = jsontext.decode(text)
+        outputs = jsontext.decode(reply.outputs[0])
     except jsontext.NotJSON as error:
         raise MapperFailed("mapper: what it gives is nested too deeply") from error
     assert isinstance(outputs, list)
@@ -273,24 +266,6 @@ def _big_numbers(value: object, *kinds: type) -> set[int | float]:
         elif isinstance(item, int | float) and isinstance(item, kinds) and not -EXACT_BELOW < item < EXACT_BELOW:
             found.add(item)
     return found
-
-
-def _is_float(number: float) -> bool:
-    """Tell whether a number is one that a 64-bit float can hold."""
-    try:
-        return float(number) == number
-    except OverflowError:
-        return False
-
-
-def _without_floats(value: Any) -> Any:
-    """Return the value with the next integer in the place of each beyond 2**53 that a 64-bit float can hold: it can hold none of these."""
-    if isinstance(value, dict):
-        return {key: _without_floats(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_floats(item) for item in value]
-    is_big = type(value) is int and not -EXACT_BELOW < value < EXACT_BELOW
-    return value + (1 if value > 0 else -1) if is_big and _is_float(value) else value
 
 
 def _limits(scope: Scope, tool: ToolPolicy) -> Limits:

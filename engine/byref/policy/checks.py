@@ -213,15 +213,11 @@ def names(name: str, value: object) -> dict[str, str]:
 
 
 def collected(program: str, *, without_nan: bool = False) -> str:
-    """Return a jq program that gives the outputs of another program as the text of one JSON array.
-
-    As text, numbers that the program only passes on keep all their digits. With `without_nan`, NaN is an error; it would become
-    null.
-    """
-    text = f"[({program}\n)] | tojson"  # a line break ends a comment
+    """Return a jq program that gives the outputs of another program as one array. With `without_nan`, NaN is an error; it would become null."""
+    array = f"[({program}\n)]"  # a line break ends a comment
     if not without_nan:
-        return text
-    return f'{text} as $text | if ($text | contains("null")) and {HAS_NAN} then error("NaN has no JSON") else $text end'
+        return array
+    return f'{array} | if (tojson | contains("null")) and {HAS_NAN} then error("NaN has no JSON") else . end'
 
 
 def _written(name: str, text: str) -> None:

@@ -374,9 +374,9 @@ class Substituter:
                 f"jq {program[:200]!r} meets NaN, an infinity or a number beyond 1.8e308, for which jq has null or "
                 "1.797e308; plain picks are exact (.[0].id, .[2:5], map(.id), .rows[].id), and so is code"
             )
-        if plainjq.has_rounded(outputs):
+        if reply.rounded == "yes":
             raise ToolError(
-                f"jq {program[:200]!r} gives integers beyond 2**53, which jq rounds; plain picks are exact "
+                f"jq {program[:200]!r} computes with integers beyond 2**53, which jq rounds; plain picks are exact "
                 "(.[0].id, .[2:5], map(.id), .rows[].id), and so is code"
             )
         return outputs[0] if len(outputs) == 1 else outputs, sum(map(len, reply.outputs))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Annotated, Any
 
@@ -44,7 +43,6 @@ _NOT_FINITE = (
     "the data, or the result, has NaN, an infinity or a number beyond 1.8e308: null or 1.797e308 may stand for it here, "
     "and what jq computes of it is wrong"
 )
-_LONG_NUMBER = re.compile(rb"[0-9]{16}")
 
 _KEYS = dict.fromkeys((*KEYS, "data", "source"), "artifact_id")
 
@@ -130,8 +128,8 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
     reply, note = _picked(scope, target, arguments, limits), ""
     if reply is None:
         reply = _ran(scope, target, expression, limits)
-        if any(_LONG_NUMBER.search(line) and plainjq.has_rounded(jsontext.decode(line)) for line in reply.outputs):
-            note = _rounding(scope)
+        if reply.rounded:
+            note = _rounding(scope, is_sure=reply.rounded == "yes")
     if reply.not_finite:
         note = _NOT_FINITE
     outputs = [output.decode("utf-8", "surrogatepass") for output in reply.outputs]
@@ -163,7 +161,9 @@ def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits
     artifact = target.artifact
     if artifact.payload.size <= DECODED_HERE_BYTES:
         try:
-            value = jsontext.decode(artifact.payload.read())
+            is_read = artifact.kind == "json" and artifact.reading is not None  # a table in text, JSON lines
+            with readable_failures(scope):
+                value = artifact.parsed if is_read else jsontext.decode(artifact.payload.read())
         except jsontext.NotJSON:
             return None  # jq's own error says where the JSON ends
         return _picked_here(pick, walk(value, target.path, arguments.artifact_id))
@@ -216,9 +216,10 @@ def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOut
         return scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
 
 
-def _rounding(scope: Scope) -> str:
-    code = " or code_interpreter" if "code_interpreter" in scope.tools else ""
-    return f"jq rounds integers beyond 2**53, as here: for exact ones use a plain path (.rows[].id, map(.id)){code}"
+def _rounding(scope: Scope, *, is_sure: bool) -> str:
+    code = ": code_interpreter does not" if "code_interpreter" in scope.tools else ""
+    where = "as here" if is_sure else "and this data has some"
+    return f"jq rounds integers beyond 2**53 where it computes with them, {where}{code}"
 
 
 def _with_note(content: str, note: str) -> str:

@@ -296,10 +296,19 @@ def _computed(number: float) -> float:
     return int(number) if number.is_integer() else number
 
 
+def _is_rounded(number: float) -> bool:
+    """Whether jq computes with another number, since a float does not hold each integer of that size."""
+    return type(number) is int and not -EXACT_BELOW < number < EXACT_BELOW
+
+
 def _arithmetic(of: Callable[[float, float], float]) -> Callable[[Any, Any], Any]:
     def compute(one: Any, other: Any) -> Any:
         if type(one) not in (int, float) or type(other) not in (int, float):
             raise NotPlain
+        if _is_rounded(one) or _is_rounded(other):
+            if of not in (operator.add, operator.sub) or type(one) is not type(other):
+                raise NotPlain
+            return of(one, other)  # exact, where jq's answer is of other numbers
         try:
             return _computed(of(float(one), float(other)))
         except (OverflowError, ZeroDivisionError):
@@ -323,6 +332,10 @@ def _sum(value: Any) -> Any:
         return values[0] if values else None
     kinds = set(map(type, values))
     if kinds <= {int, float}:
+        if any(map(_is_rounded, values)):
+            if kinds != {int}:
+                raise NotPlain
+            return sum(values)
         try:
             return _computed(reduce(operator.add, map(float, values)))  # one after the other, as jq does
         except OverflowError:

@@ -235,11 +235,9 @@ class _Parser:
 
     def _call(self, name: str) -> Pick:
         if self.take("("):
-            arguments = [[self._piped()]]
-            while (is_next := self.take(";")) or self.take(","):
-                if is_next:
-                    arguments.append([])
-                arguments[-1].append(self._piped())
+            arguments = [self._argument()]
+            while self.take(";"):
+                arguments.append(self._argument())
             self._expect(")")
             make = CALLS.get((name, len(arguments)))
             if make is None or (max(map(len, arguments)) > 1 and not name.endswith("_by")):
@@ -248,6 +246,15 @@ class _Parser:
         if name not in WORDS:
             raise NotPlain
         return WORDS[name]
+
+    def _argument(self) -> list[Pick]:
+        first = self.value()
+        if self.next != ",":
+            return [piped(self.chained(first))]
+        picks = [first]  # a comma binds more tightly than a pipe, which is left to jq here
+        while self.take(","):
+            picks.append(self.value())
+        return picks
 
     def _if(self) -> Pick:
         condition = self._piped()

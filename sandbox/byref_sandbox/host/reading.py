@@ -220,12 +220,14 @@ def jq_outcome_of(
             if answer.wall_ms < limits.wall_seconds * 1000
             else Failure("TimeLimit", f"stopped after {limits.wall_seconds:g} s")
         )
+    doubts = () if answer.done is None else answer.done.doubts
     return JqOutcome(
         tuple(outputs),
         answer.done is not None and answer.done.truncated,
         failure,
         _usage(answer, answer.done) if answer.done is not None else Usage(answer.wall_ms, _cpu_ms(answer)),
-        not_finite=answer.done is not None and answer.done.not_finite,
+        not_finite="not finite" in doubts,
+        rounded="yes" if "rounded" in doubts else "maybe" if "maybe rounded" in doubts else "",
     )
 
 

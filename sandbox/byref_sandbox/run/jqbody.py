@@ -6,18 +6,22 @@ import math
 import mmap
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
+from itertools import islice
 from typing import Final
 
 import jq
 import msgspec
 import re2
 
-from byref_sandbox import wire
+from byref_sandbox import jsontext, wire
 from byref_sandbox.code import plainjq
 from byref_sandbox.code.picks import NotPlain
 from byref_sandbox.outcome import Failure
+from byref_sandbox.run import bignumbers
 from byref_sandbox.run.worker import Body, Captured, error_frame, failure_of, lessen_depth
 from byref_sandbox.values import data, values
 
@@ -36,16 +40,22 @@ def halt_error: halt_error(5);
 """
 
 
-_CLAMPED: Final = re.compile(rb"1\.7976931348623157e\+?308")
+_CLAMPED: Final = re.compile(rb"1\.7976931348623157[eE]\+?308")
 """What jq writes for an infinity and for numbers beyond the range of floats: the largest float."""
 _LARGE: Final = re.compile(r"(?:^|[\[,:\s])(-?(?:[0-9]{309,}|[0-9]+(?:\.[0-9]*)?[eE]\+?[0-9]{3,}))")
+_LARGE_OR_STRING: Final = re.compile(rf'"(?:[^"\\]++|\\.)*+"|{_LARGE.pattern}', re.DOTALL)
 _NAN: Final = re.compile(r"(?:^|[\[,:\s])-?[nN][aA][nN]")
 _UNUSUAL: Final = re2.compile(r"(?:^|[\[,:\s])-?(?:[nN][aA][nN]|[0-9]{100}|[0-9]+(?:\.[0-9]*)?[eE]\+?[0-9]{3})")
 """Finds all that these two find, and more, at a fraction of their time."""
 _WRITES: Final = re.compile("tojson|tostring|@|\\\\\\(")
-_CHECK: Final = f'(., ((tojson | contains("null")) and {plainjq.HAS_NAN}))'
+_CHECK: Final = f'((tojson | contains("null")) and {plainjq.HAS_NAN})'
 
-_IsNan = Callable[[object], bool]
+_RUNS_MORE: Final = 8
+"""A program is run twice more if it took no more than this part of its time."""
+_NOT_FINITE: Final[tuple[wire.Doubt, ...]] = ("not finite",)
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{16}")
+
+_IsNan = Callable[[], bool]
 
 
 def jq_body(request: wire.Request, text: str) -> Body:
@@ -53,16 +63,15 @@ def jq_body(request: wire.Request, text: str) -> Body:
 
     def body(_stdout: Captured) -> list[wire.Frame]:
         frames: list[wire.Frame] = []
+        began = time.monotonic()
         try:
             is_unusual = _UNUSUAL.search(text) is not None
-            has_nan = is_unusual and _NAN.search(text) is not None
-            program, is_checked = _compiled(request.source, has_nan=has_nan)
-            return _frames_of(
-                _with_nan(program.input_text(text), is_checked),
-                frames,
-                request,
-                not_finite=is_unusual and _is_beyond(request.source, text, has_nan=has_nan),
-            )
+            has_nan = is_unusual and _NAN.search(text) is not None and not _is_strict(text)
+            is_large = bignumbers.may_be_large(text)
+            answers = _answers(request.source, text, has_nan=has_nan)
+            not_finite = is_unusual and _is_beyond(request.source, text, has_nan=has_nan)
+            _add_frames(answers, frames, request, not_finite=not_finite)
+            return _with_rounding(frames, request, text, is_large=is_large, took=time.monotonic() - began)
         except ValueError as error:
             message = str(error)
             raised = _raised(message)
@@ -75,13 +84,39 @@ def jq_body(request: wire.Request, text: str) -> Body:
     return body
 
 
+def _with_rounding(
+    frames: list[wire.Frame], request: wire.Request, text: str, *, is_large: bool, took: float
+) -> list[wire.Frame]:
+    """Return the frames of a program that has ended, with what is known of rounding in the last of them."""
+    *shown, done = frames
+    assert isinstance(done, wire.Done)
+    encoded = [frame.data for frame in shown if isinstance(frame, wire.Output)]
+    if not is_large and not any(map(_LONG_NUMBER.search, encoded)):
+        return frames
+    outputs = [jsontext.decode(one) for one in encoded]
+    doubt: wire.Doubt | None = "maybe rounded" if is_large else "rounded" if plainjq.has_rounded(outputs) else None
+    if is_large and took * _RUNS_MORE < min(request.terms.wall_seconds, request.terms.cpu_seconds):
+
+        def again(source: str, text: str) -> list[object]:
+            answers = _answers(source, text, has_nan=False)
+            return [jsontext.decode(each) for each, _ in islice(answers, len(outputs) + 1 - done.truncated)]
+
+        computes = bignumbers.computes(request.source, text, outputs, again)
+        doubt = doubt if computes is None else "rounded" if computes else None
+    return frames if doubt is None else [*shown, msgspec.structs.replace(done, doubts=(*done.doubts, doubt))]
+
+
 def pick_body(request: wire.Request, value: object) -> Body:
     """Return the body that runs `request.source`, a program that `plainjq` answers, over a decoded value."""
 
     def body(_stdout: Captured) -> list[wire.Frame]:
         try:
+            frames: list[wire.Frame] = []
             outputs = plainjq.compiled(request.source)(value)
-            return _frames_of(((output, plainjq.has_not_finite) for output in outputs), [], request)
+            _add_frames(
+                ((values.to_json(one), partial(plainjq.has_not_finite, one)) for one in outputs), frames, request
+            )
+            return frames
         except NotPlain:
             return [error_frame(Failure(plainjq.NOT_PLAIN, "the program, or what it meets, is for jq"))]
         except BaseException as error:  # noqa: BLE001
@@ -90,42 +125,43 @@ def pick_body(request: wire.Request, value: object) -> Body:
     return body
 
 
-def _frames_of(
-    outputs: Iterable[tuple[object, _IsNan]],
+def _add_frames(
+    outputs: Iterable[tuple[bytes, _IsNan]],
     frames: list[wire.Frame],
     request: wire.Request,
     *,
     not_finite: bool = False,
-) -> list[wire.Frame]:
-    """Add the outputs to `frames`, under the request's caps, and return them with the last frame.
+) -> None:
+    """Add the outputs to `frames`, under the request's caps, and the last frame.
 
     Each output comes with a function that says whether NaN is among its nulls.
     """
     lessen_depth()
     room = request.max_output_bytes
-    for output, is_nan in outputs:
-        encoded = values.to_json(output)
+    for encoded, is_nan in outputs:
         room -= len(encoded)
         if room < 0 or len(frames) == request.max_outputs:
-            return [*frames, wire.Done(truncated=True, not_finite=not_finite)]
+            frames.append(wire.Done(truncated=True, doubts=_NOT_FINITE if not_finite else ()))
+            return
         frames.append(wire.Output(encoded))
-        not_finite = not_finite or bool(_CLAMPED.search(encoded)) or (b"null" in encoded and is_nan(output))
-    return [*frames, wire.Done(not_finite=not_finite)]
+        not_finite = not_finite or bool(_CLAMPED.search(encoded)) or (b"null" in encoded and is_nan())
+    frames.append(wire.Done(doubts=_NOT_FINITE if not_finite else ()))
 
 
-def _with_nan(outputs: Iterable[object], is_checked: bool) -> Iterator[tuple[object, _IsNan]]:
-    """Yield each output with a function that says whether NaN is in it: a checked program (`_CHECK`) says so behind each output."""
-    found = iter(outputs)
+def _answers(source: str, text: str, *, has_nan: bool) -> Iterator[tuple[bytes, _IsNan]]:
+    """Yield a program's outputs as JSON, each with a function that says whether NaN is in it."""
+    program, is_checked, is_text = _compiled(source, has_nan=has_nan)
+    found = iter(program.input_text(text))
     for output in found:
-        has_nan = is_checked and next(found) is True
-        yield output, _yes if has_nan else _no
+        encoded = output.encode("utf-8", "surrogatepass") if is_text else values.to_json(output)
+        yield encoded, _yes if is_checked and next(found) is True else _no
 
 
-def _yes(_: object) -> bool:
+def _yes() -> bool:
     return True
 
 
-def _no(_: object) -> bool:
+def _no() -> bool:
     return False
 
 
@@ -136,7 +172,18 @@ def _is_beyond(source: str, text: str, *, has_nan: bool) -> bool:
     """
     if has_nan and _WRITES.search(source):
         return True
-    return any(math.isinf(float(found[1])) for found in _LARGE.finditer(text))
+    if not any(math.isinf(float(found[1])) for found in _LARGE.finditer(text)):
+        return False
+    return any(found[1] and math.isinf(float(found[1])) for found in _LARGE_OR_STRING.finditer(text))
+
+
+def _is_strict(text: str) -> bool:
+    """Whether a text is JSON by the standard, so that what looks like NaN is in one of its strings."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+    return True
 
 
 def with_data(terms: wire.Terms, size: int) -> wire.Terms:
@@ -145,17 +192,19 @@ def with_data(terms: wire.Terms, size: int) -> wire.Terms:
     return msgspec.structs.replace(terms, memory_bytes=terms.memory_bytes + room)
 
 
-def _compiled(source: str, *, has_nan: bool) -> tuple[jq._Program, bool]:
-    """Return the compiled program, and whether it is checked: then behind each output it says whether NaN is in it.
+def _compiled(source: str, *, has_nan: bool) -> tuple[jq._Program, bool, bool]:
+    """Return the compiled program, whether it says behind each output if NaN is in it, and whether its outputs are JSON as text.
 
-    jq writes null for NaN. The check costs as much as the program, so it is added only where NaN may come out.
+    In text numbers that it only moves keep all digits. jq writes null for NaN. The check costs as much as the program, so it is added
+    only where NaN may come out.
     """
     program = jq.compile(source)
     definitions = _HALTS if "halt" in source else ""
-    if has_nan or plainjq.may_make_nan(source):
-        with suppress(ValueError):  # a comment that ends in a backslash takes the closing bracket with it
-            return jq.compile(f"{definitions}({source}\n) | {_CHECK}"), True
-    return jq.compile(definitions + source) if definitions else program, False
+    is_checked = has_nan or plainjq.may_make_nan(source)
+    with suppress(ValueError):  # a comment that ends in a backslash takes the closing bracket with it
+        shown = f"(tojson, {_CHECK})" if is_checked else "tojson"
+        return jq.compile(f"{definitions}({source}\n) | {shown}"), is_checked, True
+    return jq.compile(definitions + source) if definitions else program, False, False
 
 
 def _raised(message: str) -> object:

@@ -288,7 +288,7 @@ class Names:
                     told.append(wire.Named(name, ""))
             elif name in self._kept and given.get(name) is value:
                 continue
-            elif self._language.builtins.get(name) is value or value is self._helper:
+            elif self._language.builtins.get(name, self) is value or value is self._helper:
                 continue  # those are there in each run
             else:
                 bound[name] = value

@@ -12,6 +12,8 @@ KEPT: dict[str, tuple[str, ...]] = {
     "a recursive function": ("def fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)", "fib(10)"),
     "late binding": ("def f():\n    return base + 1\nbase = 1", "base = 10\nf()"),
     "a global that a function sets": ("total = 0\ndef add(n):\n    global total\n    total += n\nadd(2)", "add(3)\ntotal"),
+    "names for None": ("best, first = 5, None\ncache = None\ndef get():\n    return cache\nbest = None", "[best, first, get()]"),
+    "a name that is None, and was not": ("best = 5", "best = None", "best"),
     "a mutable default": ("def log(x, seen=[]):\n    seen.append(x)\n    return seen\nlog(1)", "log(2)"),
     "a default by keyword": ("def f(*, to={}):\n    to['n'] = to.get('n', 0) + 1\n    return to\nf()", "f()"),
     "an attribute of a function": ("def f():\n    f.calls += 1\n    return f.calls\nf.calls = 0\nf()", "f()"),

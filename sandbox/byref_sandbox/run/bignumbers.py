@@ -1,0 +1,124 @@
+"""Whether a jq program computes with integers that a 64-bit float rounds, or only moves and compares them.
+
+jq keeps each digit of a number that it only moves, and compares all of them; it computes with 64-bit floats. What it makes of
+`1700000000123456789 - 1700000000123456000` is wrong, and looks like any other number. So the program is run twice more, with
+stand-ins for all large numbers, in the same order, which floats hold exactly. In the first set all differences are below one, in the
+second they are above all differences of 64-bit integers: a program that computes gives something else for each.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import re2
+
+from byref_sandbox.code.picks import EXACT_BELOW
+
+_MOST_CHARS: Final = 4 << 20
+"""Characters of a text in which numbers are replaced: it takes jq's own time twice more."""
+_MOST_NUMBERS: Final = 1 << 20
+_MOST_DIGITS: Final = 4_000
+_LARGE: Final = EXACT_BELOW >> 1
+"""From here on all numbers are replaced, if one of them may be rounded: the stand-ins would be between them."""
+_MAY_BE_LARGE: Final = re2.compile(r"(?:^|[\[,:\s-])[0-9]{16}")
+_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|(?<![\w.$])-?[0-9][0-9.eE+-]*+', re.DOTALL)
+"""A string or a number, of JSON or of a program."""
+_NUMBER: Final = re.compile(r"-?[0-9][0-9.]*(?:[eE][+-]?[0-9]+)?")
+_STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+
+Number = int | float
+Run = Callable[[str, str], list[Any]]
+
+
+def may_be_large(text: str) -> bool:
+    """Whether a JSON text may have an integer that a float rounds. Most have none, which is seen in a fraction of the time."""
+    return _MAY_BE_LARGE.search(text) is not None
+
+
+def computes(source: str, text: str, outputs: list[Any], run: Run) -> bool | None:
+    """Tell whether a program computes with large numbers of a text, or makes others; None if that is not known.
+
+    `outputs` are jq's own, with every digit; `run` returns those of a program over a text, and may raise ValueError.
+    """
+    if len(text) > _MOST_CHARS or "#" in _STRING.sub("", source) or r"\(" in source:
+        return None  # what is a number of the program is not known, of comments and of strings with values in them
+    numbers = _large(text) | _large(source)
+    if len(numbers) > _MOST_NUMBERS:
+        return None
+    ordered = sorted({*numbers.values()})
+    for stand_ins in (_near(ordered), _far(ordered)) if ordered else ():
+        texts = {token: repr(stand_ins[number]) for token, number in numbers.items()}
+        back = {stand_in: number for number, stand_in in stand_ins.items()}
+        back_texts = {stand_in: token for token, stand_in in texts.items()}
+        try:
+            found = run(_replaced(source, texts), _replaced(text, texts))
+            if _restored(found, back, back_texts) != outputs:
+                return True
+        except (ValueError, RecursionError):
+            return True
+    return _has_others(outputs, {*ordered})
+
+
+def _replaced(text: str, texts: dict[str, str]) -> str:
+    return _TOKEN.sub(lambda found: texts.get(found[0], found[0]), text)
+
+
+def _restored(value: Any, back: dict[float, Number], texts: dict[str, str]) -> Any:
+    """Return an output with the numbers that stand-ins stand for, also where the program has made text of them."""
+    kind = type(value)
+    if kind is list:
+        return [_restored(item, back, texts) for item in value]
+    if kind is dict:
+        return {_restored(key, back, texts): _restored(item, back, texts) for key, item in value.items()}
+    if kind is str:
+        return _NUMBER.sub(lambda found: texts.get(found[0].lower(), found[0]), value)
+    return back.get(value, value) if kind is int or kind is float else value
+
+
+def _has_others(value: Any, known: set[Number]) -> bool:
+    """Whether a value has large integers that are not known."""
+    kind = type(value)
+    if kind is list or kind is dict:
+        return any(_has_others(item, known) for item in (value if kind is list else value.values()))
+    return kind is int and not -EXACT_BELOW < value < EXACT_BELOW and value not in known
+
+
+def _large(text: str) -> dict[str, Number]:
+    """The large numbers of a text, by how they are written."""
+    found: dict[str, Number] = {}
+    for token in {*_TOKEN.findall(text)}:
+        if token[0] == '"' or (len(token) < 16 and "e" not in token and "E" not in token):
+            continue
+        try:
+            number = int(token) if token.lstrip("-").isdigit() and len(token) < _MOST_DIGITS else float(token)
+        except ValueError:
+            continue  # no number of JSON: jq says so
+        if math.isfinite(number) and abs(number) >= _LARGE:
+            found[token] = number
+    return found
+
+
+def _near(ordered: Sequence[Number]) -> dict[Number, float]:
+    """Stand-ins among which no difference is as much as one, as large as floats allow."""
+    places = len(ordered).bit_length() + 1
+    start = 1 << (51 - places)
+    odd = secrets.randbelow(start >> 1) + secrets.randbelow(1 << places) / (1 << places)
+    return _stand_ins(ordered, lambda at, half: start + half * start / 2 + odd / 2 + at / (1 << places))
+
+
+def _far(ordered: Sequence[Number]) -> dict[Number, float]:
+    """Stand-ins among which each difference is more than that of any two integers of 64 bits."""
+    start = (1 << 40) + secrets.randbelow(1 << 40)
+    return _stand_ins(ordered, lambda at, half: float((start + at + (half << 42)) << 70))
+
+
+def _stand_ins(ordered: Sequence[Number], of: Callable[[int, int], float]) -> dict[Number, float]:
+    """Return one for each number. Those of negative ones have other amounts, so that one without its sign stands for nothing."""
+    negative = [number for number in reversed(ordered) if number < 0]
+    positive = [number for number in ordered if number > 0]
+    below = {number: -of(at, 1) for at, number in enumerate(negative)}
+    return below | {number: of(at, 0) for at, number in enumerate(positive)}
