@@ -21,13 +21,17 @@ _TOKEN: Final = re.compile(
     | (?P<string>[eE]'(?:[^'\\]|\\.|'')*+(?:'|\Z)|'(?:[^']|'')*+(?:'|\Z))
     | (?P<literal>\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?(?:\$(?P=tag)\$|\Z))
     | (?P<quoted>"(?:[^"]|"")*+(?:"|\Z)|`[^`]*+(?:`|\Z))
-    | (?P<name>\$?[^\W\d]\w*)
+    | (?P<name>\$?[^\W\d][\w$]*)
     | (?P<other>\d[\w.]*|.)
     """,
     re.VERBOSE | re.DOTALL,
 )
 _BEFORE_TABLES: Final = frozenset({"from", "join"})
 _BEFORE_ONE_TABLE: Final = frozenset({"table", "describe", "desc", "summarize", "show", "pivot", "unpivot"})
+_BEFORE_BRACKETS: Final = frozenset(
+    {"in", "exists", "as", "any", "some", "all", "array", "and", "or", "not", "then", "else", "when"}
+)
+"""Words before a bracket that call no function."""
 _PASSED_OVER: Final = frozenset({"lateral", "only"})
 _AFTER_TABLES: Final = frozenset(
     "select where group order having limit offset window qualify union intersect except values with".split()  # noqa: SIM905
@@ -66,10 +70,10 @@ class _Token(NamedTuple):
             return self.text[1:-1].removeprefix("$") if _IDENTIFIER.fullmatch(self.text[1:-1]) else ""
         return self.text.removeprefix("$") if self.kind == "name" else ""
 
-    @property
-    def quoted(self) -> str:
-        """The identifier as SQL writes it, in double quotes."""
-        return '"' + self.identifier.replace('"', '""') + '"'
+    def in_quotes(self, *, keeps_dollar: bool = False) -> str:
+        """Return the identifier as SQL writes it, in double quotes."""
+        dollar = "$" * (keeps_dollar and self.text[1:2] == "$")
+        return '"' + dollar + self.identifier.replace('"', '""') + '"'
 
 
 def references(query: str) -> list[Reference]:
@@ -92,23 +96,27 @@ def references(query: str) -> list[Reference]:
 
 def as_sql(query: str) -> str:
     """Return the query as the database expects it. `$orders`, "$orders", `orders` in backticks, and 'orders' after FROM become
-    "orders".
+    "orders". In quotes, the dollar of what is no table is part of the name of a column: `"$ref"`.
 
     A path of several steps becomes one schema and one table: `$page.result.rows` is "page.result"."rows".
     """
     tokens = list(_tokens(query))
     positions = [position for position, token in enumerate(tokens) if token.kind != "skipped"]
+    significant = [tokens[position] for position in positions]
+    spans = list(_tables(significant))
+    named = {significant[start].identifier for start, _ in spans}
     texts = [
-        token.quoted if token.kind == "quoted" or (token.kind == "name" and token.text[0] == "$") else token.text
+        token.in_quotes(keeps_dollar=token.kind == "quoted" and token.identifier not in named)
+        if token.kind == "quoted" or (token.kind == "name" and token.text[0] == "$")
+        else token.text
         for token in tokens
     ]
-    significant = [tokens[position] for position in positions]
-    for start, end in _tables(significant):
+    for start, end in spans:
         steps = significant[start:end:2]
         if len(steps) == 1 and steps[0].word:
             continue
         schema = ".".join(step.identifier for step in steps[:-1]).replace('"', '""')
-        texts[positions[start]] = (f'"{schema}".' if schema else "") + steps[-1].quoted
+        texts[positions[start]] = (f'"{schema}".' if schema else "") + steps[-1].in_quotes()
         for position in positions[start + 1 : end]:
             texts[position] = ""
     return "".join(texts)
@@ -137,31 +145,47 @@ def _tokens(query: str) -> Iterator[_Token]:
         yield _Token("literal" if match["literal"] else match.lastgroup or "other", match[0])
 
 
+class _Bracket:
+    """What is known of a query inside of an open bracket."""
+
+    def __init__(self, *, is_list: bool = False, is_call: bool = False) -> None:
+        self.is_list = is_list
+        """Whether the query is inside a list of tables there."""
+        self.is_call = is_call
+        """Whether it has the arguments of a function, so far without a query: FROM is a word between them, as in `trim(x FROM y)`."""
+
+
 def _tables(tokens: list[_Token]) -> Iterator[tuple[int, int]]:
     """Return the spans of tokens where a table is expected and no function is called: a name, or names with dots between them."""
-    lists = [False]
-    """For each open bracket: whether the query is inside a list of tables there."""
+    brackets = [_Bracket()]
     expected = False
     position = 0
     while position < len(tokens):
-        token = tokens[position]
-        word = token.word
+        token, before = tokens[position], tokens[max(position - 1, 0)]
+        word = "" if before.text == "." and position else token.word
+        inner = brackets[-1]
         position += 1
-        if word in _BEFORE_TABLES:
-            lists[-1] = expected = True
-        elif word in _BEFORE_ONE_TABLE and not (expected and tokens[position - 2].text != "("):
+        if (
+            word in _BEFORE_TABLES
+            and not (inner.is_call and before.text != "(")
+            and not _is_comparison(tokens, position)
+        ):
+            inner.is_list = expected = True
+        elif word in _BEFORE_ONE_TABLE and not (expected and before.text != "("):
             expected = True
         elif word in _PASSED_OVER and expected:
             continue
         elif word in _AFTER_TABLES:
-            lists[-1] = expected = False
+            inner.is_list = expected = False
+            inner.is_call = inner.is_call and word != "select"
         elif token.text == ",":
-            expected = lists[-1]
+            expected = inner.is_list
         elif token.text == "(":
-            lists.append(expected)
+            is_name = before.kind in ("name", "quoted") and before.word not in _BEFORE_BRACKETS
+            brackets.append(_Bracket(is_list=expected, is_call=is_name and position > 1 and not expected))
         elif token.text == ")":
-            if len(lists) > 1:
-                lists.pop()
+            if len(brackets) > 1:
+                brackets.pop()
             expected = False
         elif expected and token.identifier:
             start = position - 1
@@ -172,6 +196,12 @@ def _tables(tokens: list[_Token]) -> Iterator[tuple[int, int]]:
                 yield start, position
         else:
             expected = False
+
+
+def _is_comparison(tokens: list[_Token], end: int) -> bool:
+    """Whether the token before `end` is the last word of IS [NOT] DISTINCT FROM."""
+    words = [token.word for token in tokens[max(end - 3, 0) : end]]
+    return len(words) == 3 and words[1] == "distinct" and words[0] in ("is", "not")
 
 
 def is_available() -> bool:

@@ -227,8 +227,7 @@ def sql_request(
     seen: set[tuple[str, ...]] = set()
     for reference in references(query):
         name = by_name.get(reference.name) or by_name.get(reference.name.lower())
-        folded = tuple(step.lower() for step in (reference.name, *reference.path))
-        if name is None or folded in seen:
+        if name is None or (folded := (name, *map(str.lower, reference.path))) in seen:
             continue
         seen.add(folded)
         if name not in made:

@@ -130,12 +130,24 @@ class Tables:
         frames = [entry.frames[path] for _, entry, path in self._sources if path in entry.frames]
         return {str(name).lower() for frame in frames for name in frame.columns}
 
+    def names(self) -> frozenset[str]:
+        """Return the last names of the tables, in lower case."""
+        return frozenset((reference.name, *reference.path)[-1].lower() for reference, _, _ in self._sources)
+
     def bind(self, database: Any) -> None:
-        """Register each table. Call it inside the jail: values that an earlier run wrote are read here."""
+        """Register each table. Call it inside the jail: values that an earlier run wrote are read here. Raises _Refused."""
+        bound: dict[str, str] = {}
         for number, (reference, entry, path) in enumerate(self._sources):
             name = ".".join((reference.name, *reference.path))
+            if (other := bound.setdefault(name.lower(), name)) != name:
+                raise _Refused(
+                    f"{other} and {name} differ in case alone, which SQL does not see",
+                    "give one of them another name in code",
+                )
             try:
                 table = _table(entry, path)
+                if not table.num_columns:
+                    raise ValueError("no columns")
             except (ValueError, TypeError, LookupError) as error:
                 self.reasons[name.lower()] = _why(reference, entry, path, error)
                 continue
@@ -175,6 +187,8 @@ def _why(reference: sqltext.Reference, entry: Loaded, path: bytes, error: Except
             if reference.path
             else str(error)
         )
+    if isinstance(value, list) and not value:
+        return f"{named} is an empty list, without columns"
     if isinstance(value, dict) and (lists := [key for key, member in value.items() if isinstance(member, list)]):
         ways = ", ".join(
             f"${named}.{key}" if key.isidentifier() else f'${named}."{key}"' for key in lists[:_MAX_REASONS]
@@ -194,7 +208,7 @@ def sql_body(request: wire.Request, loaded: Mapping[int, Loaded]) -> Body:
     def body(_stdout: Captured) -> list[wire.Frame]:
         began = time.monotonic()
         try:
-            query = _single(database, request.source)
+            query = _single(database, request.source, tables.names())
             tables.bind(database)
             result = sqltables.frame_of(database.sql(query).to_arrow_table())
             room = request.terms.result_bytes
@@ -232,8 +246,8 @@ def _kept(name: str, table: pd.DataFrame, room: int) -> wire.Frame:
     return wire.Kept(name, kept.kind, kept.data, exact=kept.exact, shape=kept.shape)
 
 
-def _single(database: Any, source: str) -> str:
-    """Return the one query of a source, ready to run; raise _Refused, or what the parser raises."""
+def _single(database: Any, source: str, own: frozenset[str]) -> str:
+    """Return the one query of a source over tables with these names, ready to run; raise _Refused, or what the parser raises."""
     import duckdb
 
     query = sqltext.as_sql(source)
@@ -252,7 +266,7 @@ def _single(database: Any, source: str) -> str:
             "results become variables; use WITH for steps in between",
         )
     refused = sorted(sqltext.functions(source) & _refused_functions())
-    refused += sorted(name for name in sqltext.tables(source) if name.startswith(_CATALOGS))
+    refused += sorted(name for name in sqltext.tables(source) - own if name.startswith(_CATALOGS))
     if refused:
         raise _Refused(f"{refused[0]} is not available: there are no files, no network and no settings here", None)
     return query.strip().rstrip(";")

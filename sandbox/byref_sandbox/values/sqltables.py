@@ -61,7 +61,9 @@ def _column(series: pd.Series[Any]) -> tuple[Any, bool]:
         if (big := _big_integers(series)) is not None:
             return big, False
     except (ValueError, TypeError, pa.ArrowException):  # mixtures, lone surrogates, types of Python's own
-        pass
+        cells = series.tolist()
+        if all(type(value) is str or value is None or value != value for value in cells):
+            return pa.array([encodable(value) if type(value) is str else None for value in cells], pa.string()), False
     return pa.array([None if value is None else _json_text(value) for value in series], pa.string()), True
 
 

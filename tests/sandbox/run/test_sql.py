@@ -231,6 +231,61 @@ def test_a_big_result_is_shown_in_part_and_whole_in_the_outcome(sandbox: Sandbox
     assert sandbox.sql("SELECT range AS n FROM range(0)").text == "0 rows × 1 column\nn"
 
 
+def test_from_is_not_always_before_a_table(sandbox: Sandbox) -> None:
+    rows = [
+        {"status": status, "open": "paid", "from": "a", "meta": {"day": "2024-01-02"}}
+        for status in ("open", "paid", "late")
+    ]
+    for query, expected in (
+        ("SELECT status FROM t WHERE status IS DISTINCT FROM 'open' ORDER BY 1", ["late", "paid"]),
+        ("SELECT status FROM t WHERE status IS NOT DISTINCT FROM 'open'", ["open"]),
+        ("SELECT trim(both 'x' FROM 'xabcx')", ["abc"]),
+        ("SELECT DISTINCT extract(year FROM t.meta.day::DATE) FROM t", [2024]),
+        ("SELECT DISTINCT t.from || 'b' FROM t", ["ab"]),
+        ("SELECT count(*) FROM (SELECT DISTINCT open FROM 't')", [1]),
+    ):
+        outcome = sandbox.sql(query, {"t": rows})
+        assert outcome.error is None and [value for row in outcome.value for value in row.values()] == expected, query
+
+
+def test_names_of_tables_and_columns(sandbox: Sandbox) -> None:
+    """Of tools that are called like a database's own catalog, with a dollar of their own, and like others but for case."""
+    rows = [{"$ref": "r1", "_id": {"$oid": "abc"}}]
+    variables = {
+        "pg_query": rows,
+        "sqlite_x": rows,
+        "duckdb_y": rows,
+        "Orders": rows,
+        "orders": [*rows, *rows],
+        "none": [],
+    }
+    for query, expected in (
+        ("SELECT count(*) AS n FROM $pg_query, sqlite_x, duckdb_y", 1),
+        ('SELECT "$ref" FROM "$orders"', "r1"),
+        ('SELECT "$orders"._id."$oid" FROM "$orders"', "abc"),
+        ('SELECT a$b AS "$c" FROM (SELECT 1 AS a$b)', 1),
+        ("SELECT count(*) FROM ORDERS", 2),
+        ("SELECT count(*) FROM Orders", 1),
+    ):
+        outcome = sandbox.sql(query, variables)
+        assert outcome.error is None and next(iter(outcome.value[0].values())) == expected, (query, outcome.error)
+    for query, kind, message in (
+        ("SELECT * FROM Orders WHERE 1 IN (FROM orders)", "NotAllowed", "Orders and orders differ in case alone"),
+        ("SELECT * FROM none", "ValueError", "none is an empty list"),
+        ("SELECT * FROM pg_tables", "NotAllowed", "pg_tables is not available"),
+    ):
+        error = sandbox.sql(query, variables).error
+        assert error is not None and error.kind == kind and message in error.message, error
+
+
+def test_half_of_a_surrogate_pair_leaves_a_column_text(sandbox: Sandbox) -> None:
+    rows = Data("cut", lambda: b'[{"t":"message 8"},{"t":"cut \\ud83d"},{"t":null}]')
+    query = (
+        "SELECT count(*) AS n, max(length(t)) AS most, typeof(min(t)) AS kind FROM rows WHERE t LIKE '%8' OR t IS NULL"
+    )
+    assert sandbox.sql(query, {"rows": rows}).value == [{"n": 2, "most": 9, "kind": "VARCHAR"}]
+
+
 FAULTS = {
     "SELECT * FROM ordrs": ("NameError", "there is no table with the name 'ordrs'", "did you mean orders?"),
     "SELECT * FROM nowhere.rows": ("NameError", "there is no table with the name 'nowhere.rows'", None),
@@ -270,7 +325,13 @@ def test_errors_of_parsing_are_those_of_the_data(sandbox: Sandbox) -> None:
 REFERENCES = {
     "SELECT a FROM $x, y z, (SELECT b FROM w, v) u JOIN t ON t.i = q.j": ["x", "y", "w", "v", "t"],
     "SELECT a, b FROM x WHERE c IN (SELECT d FROM y) ORDER BY e, f": ["x", "y"],
-    "SELECT extract(year FROM d) FROM x, unnest(x.items), LATERAL (SELECT 1 FROM z)": ["d", "x", "z"],
+    "SELECT extract(year FROM d) FROM x, unnest(x.items), LATERAL (SELECT 1 FROM z)": ["x", "z"],
+    "SELECT trim(both 'y' FROM a), count(*) FROM x WHERE b IS NOT DISTINCT FROM c AND EXISTS(FROM z)": ["x", "z"],
+    "SELECT e.from, 'mail' AS kind FROM x e WHERE a IN (SELECT substring(b FROM 2) FROM y) AND (c) IN (FROM z)": [
+        "x",
+        "y",
+        "z",
+    ],
     "DESCRIBE x": ["x"],
     "PIVOT x ON y USING sum(z)": ["x"],
     'SELECT \'$x\', "y" -- FROM z\n /* FROM z */ FROM "w w"': ["w w"],
