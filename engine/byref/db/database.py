@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 from weakref import WeakSet, finalize
 
-from sqlalchemy import URL, Connection, Engine, inspect, text
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy import URL, Connection, Engine, false, inspect, table, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import StaticPool
@@ -180,10 +180,11 @@ class Database:
             StorageFailure: the database failed; the host's transaction goes on unless the connection is lost.
             ConfigurationError: the connection is in autocommit mode, so there is no transaction to join.
         """
-        connection = _connection_of(host)
+        with self._failures():
+            connection = _connection_of(host)
         before = connection.get_execution_options().get("schema_translate_map")
         with self._alone(), self._failures(), _conflicts(connection):
-            _see_that_a_transaction_is_open(connection)
+            _see_that_a_transaction_is_open(connection, self.schema)
             # The option belongs to the connection, which is the host's: it gets its own value back at the end.
             if before or self.schema:
                 connection.execution_options(schema_translate_map={None: self.schema})
@@ -309,7 +310,11 @@ class Database:
             yield
         except IntegrityError:
             raise
-        except (DBAPIError, PoolTimeout) as error:
+        except (
+            DBAPIError,
+            PoolTimeout,
+            PendingRollbackError,
+        ) as error:  # the last of a host's transaction that has failed before
             raise storage_failure(error, self._engine.url) from driver_error(error)
 
     def _is_empty(self) -> bool:
@@ -422,11 +427,12 @@ def _conflicts(connection: Connection) -> Iterator[None]:
         raise
 
 
-def _see_that_a_transaction_is_open(connection: Connection) -> None:
+def _see_that_a_transaction_is_open(connection: Connection, schema: str | None) -> None:
     driver: Any = connection.connection.driver_connection
     if connection.dialect.name != "sqlite":
         commits_by_itself = getattr(connection.connection.dbapi_connection, "autocommit", None) is True
     elif driver.in_transaction:
+        _lock_for_writing(connection, schema)
         return
     else:
         commits_by_itself = driver.isolation_level is None or getattr(driver, "autocommit", None) is True
@@ -439,3 +445,19 @@ def _see_that_a_transaction_is_open(connection: Connection) -> None:
         # Python's driver begins a transaction only at the first INSERT: without this BEGIN our SAVEPOINT would be the
         # transaction, and releasing it would commit.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _lock_for_writing(connection: Connection, schema: str | None) -> None:
+    """Take SQLite's lock for a host's transaction that began with a plain BEGIN, before anything is read in it.
+
+    SQLite waits for the lock only then. A transaction that has read, and wants to write while another writes, is refused at once.
+    """
+    try:
+        connection.execute(table("byref_sessions", schema=schema).delete().where(false()))
+    except DBAPIError as error:
+        if not is_transient(error):
+            raise
+        cause = driver_error(error)
+        raise TransactionConflict(
+            f"another transaction is writing: roll the host's back and run it again ({cause})"
+        ) from cause
