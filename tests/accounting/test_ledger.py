@@ -214,6 +214,18 @@ def test_the_newest_of_a_call_id_is_explained(session: Session) -> None:
     assert session.explain("call_0").step == 2
 
 
+def test_a_long_call_id_is_none_that_begins_like_it(session: Session) -> None:
+    one, other = "x" * 512 + "1", "x" * 512 + "2"
+    rows = [{"id": n, "name": f"user {n}"} for n in range(4_000)]
+    session.process(rows, tool="t", call_id=one)
+    gone = session.process(rows[1:], tool="u", call_id=other)
+    session.delete_artifact(gone.artifacts[0])
+    assert session.explain(one).tool == "t"
+    for key in (other, "x" * 512 + "3"):
+        with pytest.raises(ConfigurationError, match="no output or reply"):
+            session.explain(key)
+
+
 @pytest.mark.postgresql("order and prefixes are those of the database's collation")
 def test_the_first_step_with_a_content_is_found(session: Session, engine: Engine, tenant: str) -> None:
     def first(content: str, of: Session = session) -> int | None:

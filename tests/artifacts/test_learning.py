@@ -90,6 +90,7 @@ def test_outputs_without_news_are_not_written(engine: Engine, tenant: str) -> No
 def test_a_thread_learns_in_the_background(local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning.Learning, "_start", START)
     monkeypatch.setattr(learning, "PAUSE_SECONDS", 0.01)
+    local.session("chat", tenant=tenant)
     notes = learning.Learning(local.database.write, in_background=True)
     count = select(func.count()).where(SchemaRow.tenant == tenant)
     notes.note(tenant, "get", learning.Sample(b"7"))
@@ -169,7 +170,21 @@ def test_all_outputs_fit_what_was_learned_of_them(outputs: list[Any]) -> None:
     assert len(json.dumps(schema, separators=(",", ":"))) <= 16_000
 
 
+@pytest.mark.parametrize("way", ["deleted", "rolled back"])
+def test_of_a_tenant_without_conversations_nothing_is_learned(local: Engine, tenant: str, way: str) -> None:
+    """Another process may have deleted it meanwhile, and a host may have rolled its first conversation back."""
+    notes = learning.Learning(local.database.write, in_background=False)
+    if way == "deleted":
+        local.session("chat", tenant=tenant)
+        local.delete_tenant(tenant)
+    notes.note(tenant, "records", learning.Sample(b'{"secret_field": 1}'))
+    notes.close()
+    assert local.tool_schema("records", tenant=tenant) is None
+    assert not local.database.read(lambda c: c.execute(select(SchemaRow.id).where(SchemaRow.tenant == tenant)).all())
+
+
 def test_what_cannot_be_learned_from_is_left_out(local: Engine, tenant: str) -> None:
+    local.session("chat", tenant=tenant)
     notes = learning.Learning(local.database.write, in_background=False)
     for tool, sample in (
         ("a", learning.Sample(b"{")),
@@ -191,6 +206,7 @@ def test_many_writers_in_a_schema_of_their_own(empty_postgres_url: str, tenant: 
     """What is committed in turn is seen in turn, also where the tables are not in the connection's first schema."""
     db.upgrade(empty_postgres_url, schema="learned")
     with Engine(empty_postgres_url, schema="learned", interpreter=None) as engine:
+        engine.session("chat", tenant=tenant)
         tools = [f"tool {each}" for each in range(4)]
         notes = [learning.Learning(engine.database.write, in_background=False) for _ in tools]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, Integer, create_engine, event, insert, select, text
@@ -13,9 +16,10 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 from sqlalchemy.pool import StaticPool
 
 from byref import db
+from byref.db.connections import sqlite_path
 from byref.db.database import Database
 from byref.db.tables import SessionRow
-from byref.errors import ConfigurationError, StorageFailure
+from byref.errors import ConfigurationError, StorageFailure, TransactionConflict
 
 
 class HostBase(DeclarativeBase):
@@ -137,6 +141,43 @@ class TestJoined:
     def test_anything_else_is_refused(self, database: Database, given: object) -> None:
         with pytest.raises(ConfigurationError, match="run_sync"), database.joined(given):
             pass
+
+    def test_sqlites_lock_is_waited_for_before_anything_is_read(self, sqlite_url: str) -> None:
+        """With a plain BEGIN, as SQLAlchemy's own recipe has it: SQLite lets nobody wait who has read before."""
+        engine = create_engine(sqlite_url)
+        begun_plainly(engine)
+        database, other = Database(engine), sqlite3.connect(sqlite_path(engine.url), check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(0.3, other.rollback)
+        release.start()
+        with Session(engine) as session:
+            with database.joined(session) as connection:
+                assert connection.execute(select(SessionRow.id)).all() == []
+                add_session(connection)
+            session.commit()
+        release.join()
+        with Session(engine) as session:
+            assert session.execute(select(SessionRow.name)).scalars().all() == ["chat"]
+            with other:
+                other.execute("UPDATE byref_sessions SET name = 'other'")
+            with pytest.raises(TransactionConflict), database.joined(session):
+                pass
+            session.rollback()
+        other.close()
+        engine.dispose()
+
+    @pytest.mark.postgresql("its connections can be ended by others")
+    def test_a_transaction_that_has_failed_is_a_storage_failure_each_time(self, postgres_url: str) -> None:
+        engine = create_engine(postgres_url)
+        database = Database(engine)
+        with Session(engine) as session:
+            pid = session.execute(text("SELECT pg_backend_pid()")).scalar()
+            with engine.connect() as other:
+                other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+            for _ in range(3):
+                with pytest.raises(StorageFailure), database.joined(session):
+                    pass
+        engine.dispose()
 
     def test_no_other_unit_of_work_meanwhile(self, database: Database, engine: Engine) -> None:
         """It would wait for the host's transaction, which waits for it."""
@@ -291,3 +332,15 @@ def commits_by_itself(engine: Engine) -> bool:
     with engine.connect() as connection:
         driver = connection.connection.driver_connection
         return driver.isolation_level is None if engine.dialect.name == "sqlite" else driver.autocommit
+
+
+def begun_plainly(engine: Engine) -> None:
+    """Have transactions begin as SQLAlchemy's documentation advises for SAVEPOINTs."""
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN")

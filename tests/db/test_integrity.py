@@ -54,6 +54,17 @@ def filled_sqlite(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Pat
     return Path(path)
 
 
+def test_what_has_expired_and_is_not_swept_yet_is_no_fault(shared_url: str) -> None:
+    policy = byref.Policy(ttl=0.3, max_session_bytes=2_000_000)
+    with Engine(shared_url, policy=policy) as engine:
+        session = engine.session("brief")
+        assert session.process(USERS, tool="users").artifacts
+        assert not session.process([*USERS, {}], tool="users").artifacts
+        time.sleep(0.35)
+        assert session.process([*USERS, {}, {}], tool="users").artifacts  # counted anew, without the first
+    assert byref.db.verify(shared_url) == []
+
+
 @pytest.fixture(scope="module")
 def looking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlEngine]:
     """What looks at each broken file in turn: it compiles the statements once, which takes longer than to run them."""

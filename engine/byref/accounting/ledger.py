@@ -497,11 +497,10 @@ def entry(connection: Connection, session_row: int, key: str | int) -> Entry | N
         return None if row is None else _entry(row)
     shown = key[:CALL_ID_CHARS]
     is_short = len(EscapedText().process_bind_param(shown, connection.dialect) or "") <= EXPIRED_CALL_CHARS
-    expired = _EXPIRED_SHORT if is_short else _EXPIRED
-    rows = (
-        connection.execute(_OF_CALL, {"of_session": session_row, "call": digest(key)}).one_or_none(),
-        connection.execute(expired, {"of_session": session_row, "call": shown}).one_or_none(),
-    )
+    rows = [connection.execute(_OF_CALL, {"of_session": session_row, "call": digest(key)}).one_or_none()]
+    if shown == key:  # of a longer id that has expired too little is left to tell it from others
+        expired = _EXPIRED_SHORT if is_short else _EXPIRED
+        rows.append(connection.execute(expired, {"of_session": session_row, "call": shown}).one_or_none())
     return max((_entry(row) for row in rows if row is not None), key=attrgetter("step"), default=None)
 
 

@@ -16,14 +16,14 @@ from typing import Any, Final
 
 import msgspec
 import zstandard
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, exists, func, insert, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.compiler import DDLCompiler
 
 from byref.artifacts.background import Background
 from byref.artifacts.store import pack_schema
-from byref.db.tables import SchemaRow
+from byref.db.tables import SchemaRow, SessionRow
 
 logger = logging.getLogger("byref")
 
@@ -134,6 +134,8 @@ class Learning(Background):
         if sum(map(_size, schemas)) > LONG_PLACES:
             schemas = [merged(schemas)]  # before the transaction that others wait for
         now_known = self._write(lambda connection: _add(connection, key, schemas, outputs))
+        if now_known is None:
+            return
         with self._changed:
             self._known[key] = _Known(now_known)
             self._known.move_to_end(key)
@@ -191,13 +193,16 @@ def _lock_table(_element: _OneWriter, compiler: DDLCompiler, **_options: object)
     return f"LOCK TABLE {compiler.preparer.format_table(SchemaRow.__table__)} IN SHARE ROW EXCLUSIVE MODE"
 
 
-def _add(connection: Connection, key: Key, schemas: list[dict[str, Any]], outputs: int) -> dict[str, Any]:
-    """Merge schemas into the newest one of a tool, and return what it is then."""
+def _add(connection: Connection, key: Key, schemas: list[dict[str, Any]], outputs: int) -> dict[str, Any] | None:
+    """Merge schemas into the newest one of a tool, and return what it is then; None if the tenant has no conversation (any more)."""
     from byref.describe.learned import merged
 
     tenant, tool = key
     if connection.dialect.name == "postgresql":
         connection.execute(_OneWriter())
+    # Looked at under that lock, for which a deletion of the tenant waits, which marks its sessions first.
+    if not connection.execute(select(exists().where(SessionRow.tenant == tenant, ~SessionRow.is_deleted))).scalar():
+        return None
     newest = _newest(connection, tenant, [tool], None).get(tool)
     before, count = ({}, 0) if newest is None else newest
     made = merged([*([before] if newest is not None else []), *schemas])

@@ -357,11 +357,15 @@ def _sessions() -> Iterator[_Check]:
     yield "run without its reply", RunRow, run, "step {step} is no reply"
 
     # The bytes of a session are an upper bound: deletions lower the sum only when it is counted anew. So it is a problem
-    # only if more is stored than the sum says.
+    # only if more is stored than the sum says. What has expired counts no more, before it is swept, too.
     bytes_of = select(func.coalesce(func.sum(BlobRow.size_bytes), 0)).where(
         BlobRow.id.in_(
             select(ArtifactRow.blob_id)
-            .where(ArtifactRow.session_id == SessionRow.id, ArtifactRow.id <= SessionRow.stored_artifact)
+            .where(
+                ArtifactRow.session_id == SessionRow.id,
+                ArtifactRow.id <= SessionRow.stored_artifact,
+                or_(ArtifactRow.expires_at.is_(None), ArtifactRow.expires_at > datetime.now(UTC)),
+            )
             .correlate(SessionRow)
         )
     )
