@@ -331,6 +331,23 @@ def test_anchors_hold_inside_a_long_line():
     assert search(data + b"\r\nb", "za{10}\r$").matches == 0
 
 
+@pytest.mark.parametrize("frame", [65_536, 1 << 20])
+def test_a_match_may_be_as_long_as_its_line(frame: int) -> None:
+    line = b'{"page":1,"items":[' + b'{"id":7},' * 200_000 + b'7],"status":"complete"}'
+    payload = Memory(b"one\n" + line + b"\nthree", frame)
+    for pattern in ("^.*$", r'"page":1.*"status":"complete"', r"^\{.*\}$", 'items.*complete"'):
+        found = search(payload, pattern, start=2)
+        assert marked(found)[:1] == [2] and found.complete and "line 2" not in found.text.partition("\n")[0], pattern
+    assert search(payload, "^.*complete$").matches == 0
+    # What is too long for that is said.
+    payload = Memory(b"BEGIN" + b"x" * (17 << 20) + b"END\n")
+    assert (
+        "line 1 is so long that matches of more than 262,144 bytes are not found in it"
+        in search(payload, "BEGIN.*END").text
+    )
+    assert "so long" not in search(payload, "NOTHING").text and search(payload, "xEND$").matches == 1
+
+
 def test_lines_behind_a_long_one_keep_their_numbers():
     for frame in (1_000, 1 << 20):
         payload = Memory(b"one\n" + b"x" * 3_000_000 + b"\nthree\n" + b"y" * 2_000_000 + b"\nfive x\n", frame)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ MIN_CHARS = 40
 _WINDOW_CHARS = 240
 _WINDOWS_PER_LINE = 3
 _NUMBER_CHARS = 8
+_REPEATS = re.compile(r"[*+{]")
+"""Without one of these a pattern's matches are about as long as the pattern."""
 _REASONED_CHARS = 600
 COUNTED = 1_000
 """Number of matching lines after which the search stops counting; the answer then says "more than"."""
@@ -37,6 +40,8 @@ _SLICE_BYTES = 1 << 20
 _MIN_SLICE_BYTES = 32 * 1024
 _SLICE_WORK = 64 << 20
 _MOST_SLICE_WORK = 640 << 20
+_LONG_BYTES = 16 << 20
+"""A line of up to so many bytes is searched as a whole, unless the pattern would take longer than a second for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +84,8 @@ def grep(
 
     The answer has at most `max_chars` characters and shows at most `max_matches` matching lines; of a line over 500
     characters it shows only the text around the matches. The search stops beyond `COUNTED` matching lines, and after
-    `deadline` seconds; the answer then says how far it came. Lines longer than one slice (2 KiB to 1 MiB, less for more
-    complex patterns) are searched in overlapping parts: a match longer than a quarter of a slice may be missed there.
+    `deadline` seconds; the answer then says how far it came. Lines of more than 16 MiB (less for more complex patterns) are searched
+    in overlapping parts: a long match may be missed there, and the answer says in which line, and how long.
 
     Raises:
         ToolError: the range is not in the payload, or the pattern is empty or too large.
@@ -202,6 +207,10 @@ class Found:
             stopped = f"the search stopped in line {search.line} after {self._deadline:g} seconds"
             known = "" if notes else f". Go on with {go_on(search.line, self._end)}"
             notes.append(f"{'' if notes else 'INCOMPLETE: '}{stopped}{known}")
+        if search.parted and (not self._literal and _REPEATS.search(pattern)):
+            notes.append(
+                f"line {search.parted} is so long that matches of more than {search.overlap:,} bytes are not found in it"
+            )
         if not total and ("\n" in pattern or "\\n" in pattern):
             notes.append("patterns match within single lines, so a line break never matches")
         elif not total and ("\r" in pattern or "\\r" in pattern):
@@ -254,6 +263,9 @@ class _Search:
         self._resume: int
         most, least = _SLICE_WORK // regexp.programsize, _MOST_SLICE_WORK // regexp.programsize
         self._slice = max(min(_MIN_SLICE_BYTES, least), min(_SLICE_BYTES, most))
+        self._long = max(self._slice, min(_LONG_BYTES, least))
+        self.parted = 0
+        """The first line that was searched in parts, in none of which a match was found; 0: there is none."""
         self._seek(start)
 
     @property
@@ -296,6 +308,30 @@ class _Search:
                 self._inside, self._column, self._resume = True, 0, self._position
             else:
                 self._search_lines(stop)
+
+    @property
+    def overlap(self) -> int:
+        """Bytes of a match that is found wherever the parts of a long line begin."""
+        return self._slice // 4
+
+    def _end_of_long_line(self) -> int:
+        """Load the rest of a line that is longer than a slice, and return where it ends; -1 if it is too long to be searched as a whole."""
+        pieces, looked_at = [self._data], self._position
+        size, end = len(self._data), -1
+        while size - self._position <= self._long:
+            end = pieces[-1].find(b"\n", looked_at)
+            chunk = next(self._chunks, None) if end < 0 else None
+            if chunk is None:
+                break
+            pieces.append(chunk[1])
+            size, looked_at = size + len(chunk[1]), 0
+        if len(pieces) > 1:
+            self._data = b"".join(pieces)
+        if end >= 0:
+            end += size - len(pieces[-1])
+        elif size - self._position <= self._long:
+            end = size
+        return end if end - self._position <= self._long else -1
 
     def _search_lines(self, stop: int) -> None:
         """Search the whole lines between the position and `stop`, the offset of a line feed or of the end of the data."""
@@ -369,7 +405,11 @@ class _Search:
             match = None
         if match:
             self._skip_line(feed)
+        elif not (seen or ends or self._column) and (end := self._end_of_long_line()) >= 0:
+            self._inside = False  # nothing is found in its beginning: all of the line is searched at once
+            self._search_lines(end)
         elif ends:
+            self.parted = self.parted or (0 if seen else self.line)
             self._inside, self._position = False, stop + 1
         else:
             ahead = stop - self._slice // 4
