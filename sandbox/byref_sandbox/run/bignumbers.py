@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import re2
@@ -25,8 +25,11 @@ _MOST_DIGITS: Final = 4_000
 _LARGE: Final = EXACT_BELOW >> 1
 """From here on all numbers are replaced, if one of them may be rounded: the stand-ins would be between them."""
 _MAY_BE_LARGE: Final = re2.compile(r"(?:^|[\[,:\s-])[0-9]{16}")
-_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|(?<![\w.$])-?[0-9][0-9.eE+-]*+', re.DOTALL)
-"""A string or a number, of JSON or of a program."""
+_LARGE_NUMBER: Final = r"-?[0-9]++(?:(?<=[0-9]{16})(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|(?:\.[0-9]++)?+[eE]\+?[0-9]++)"
+_OF_DATA: Final = re.compile(rf'(?:^|(?<=[\[,\s])|(?<=":)){_LARGE_NUMBER}')
+"""A number of JSON that may be large; rarely one in a string, which is translated back, too."""
+_OF_PROGRAM: Final = re.compile(rf'"(?:[^"\\]++|\\.)*+"|(?<![\w.$]){_LARGE_NUMBER}', re.DOTALL)
+"""A number of a program, or a string, in which none is."""
 _NUMBER: Final = re.compile(r"-?[0-9][0-9.]*(?:[eE][+-]?[0-9]+)?")
 _STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
@@ -46,7 +49,7 @@ def computes(source: str, text: str, outputs: list[Any], run: Run) -> bool | Non
     """
     if len(text) > _MOST_CHARS or "#" in _STRING.sub("", source) or r"\(" in source:
         return None  # what is a number of the program is not known, of comments and of strings with values in them
-    numbers = _large(text) | _large(source)
+    numbers = _large(_OF_DATA.findall(text)) | _large(_OF_PROGRAM.findall(source))
     if len(numbers) > _MOST_NUMBERS:
         return None
     ordered = sorted({*numbers.values()})
@@ -55,7 +58,7 @@ def computes(source: str, text: str, outputs: list[Any], run: Run) -> bool | Non
         back = {stand_in: number for number, stand_in in stand_ins.items()}
         back_texts = {stand_in: token for token, stand_in in texts.items()}
         try:
-            found = run(_replaced(source, texts), _replaced(text, texts))
+            found = run(_replaced(_OF_PROGRAM, source, texts), _replaced(_OF_DATA, text, texts))
             if _restored(found, back, back_texts) != outputs:
                 return True
         except (ValueError, RecursionError):
@@ -63,8 +66,8 @@ def computes(source: str, text: str, outputs: list[Any], run: Run) -> bool | Non
     return _has_others(outputs, {*ordered})
 
 
-def _replaced(text: str, texts: dict[str, str]) -> str:
-    return _TOKEN.sub(lambda found: texts.get(found[0], found[0]), text)
+def _replaced(tokens: re.Pattern[str], text: str, texts: dict[str, str]) -> str:
+    return tokens.sub(lambda found: texts.get(found[0], found[0]), text)
 
 
 def _restored(value: Any, back: dict[float, Number], texts: dict[str, str]) -> Any:
@@ -87,18 +90,14 @@ def _has_others(value: Any, known: set[Number]) -> bool:
     return kind is int and not -EXACT_BELOW < value < EXACT_BELOW and value not in known
 
 
-def _large(text: str) -> dict[str, Number]:
-    """The large numbers of a text, by how they are written."""
+def _large(tokens: Iterable[str]) -> dict[str, Number]:
+    """The large numbers among tokens, by how they are written."""
     found: dict[str, Number] = {}
-    for token in {*_TOKEN.findall(text)}:
-        if token[0] == '"' or (len(token) < 16 and "e" not in token and "E" not in token):
-            continue
-        try:
+    for token in {*tokens}:
+        if token[0] != '"':
             number = int(token) if token.lstrip("-").isdigit() and len(token) < _MOST_DIGITS else float(token)
-        except ValueError:
-            continue  # no number of JSON: jq says so
-        if math.isfinite(number) and abs(number) >= _LARGE:
-            found[token] = number
+            if math.isfinite(number) and abs(number) >= _LARGE:
+                found[token] = number
     return found
 
 
