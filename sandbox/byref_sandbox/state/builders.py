@@ -670,6 +670,13 @@ class Builders:
         """`typing.TypeVar`."""
         return typing.TypeVar(name, *constraints, bound=bound, covariant=is_co, contravariant=is_contra)
 
+    def forward_ref(self, text: str, is_argument: bool, is_of_code: bool, is_class: bool) -> Any:
+        """`typing.ForwardRef`. Its text is compiled once more, and not evaluated."""
+        if type(text) is not str:
+            raise Unkept("a type hint without a text")
+        module = "__main__" if is_of_code else None
+        return typing.ForwardRef(text, is_argument=is_argument, module=module, is_class=is_class)
+
     def new_type(self, name: str, supertype: Any) -> Any:
         """`typing.NewType`."""
         return typing.NewType(name, supertype)

@@ -182,6 +182,8 @@ FORGED: Final[dict[str, bytes]] = {
     "intervals of texts": make("intervals", text("ab"), text("cd"), text("right")),
     "a decoder of no options": make("decoder", values(text("object_hook"))),
     "a zone that is a path": make("old_zone", text("../../../etc/passwd")),
+    "a type hint of no text": make("forward_ref", known("builtins:str"), TRUE, TRUE, TRUE),
+    "a type hint by its class": call(known("typing:ForwardRef"), text("x")),
     "a zone of a class": make("old_zone", known("builtins:object")),
     "the metaclass of a library": make("make_class", text("class"), text("C"), values(known("builtins:object")), EMPTY, text("type")),
     "a hook as a method": make("bound", values(), text("__reduce_ex__")),
