@@ -343,19 +343,15 @@ class Builders:
                 raise Unkept("a class that is made from a base which none may be made from")
         if how == "enum":
             return self._enumeration(name, bases, options)
-        if how not in ("class", "slotted"):
+        if how != "class":
             raise Unkept("no kind of class")
         space: dict[str, Any] = {"__module__": "__main__"}
         if "__orig_bases__" in options:
             space["__orig_bases__"] = options["__orig_bases__"]
-        if how == "class" and "__slots__" in options:
+        if "__slots__" in options:
             space["__slots__"] = _slots(options["__slots__"])
         kind = _METACLASSES[meta]
-        made = self._without_hooks(bases, lambda: kind(name, bases, space))
-        made = self._guards.adopt(made)
-        if how == "slotted":
-            return self._slotted(made, options)
-        return made
+        return self._guards.adopt(self._without_hooks(bases, lambda: kind(name, bases, space)))
 
     def _without_hooks(self, bases: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """Make a class without calling an `__init_subclass__` of the code: it ran when the class was first made."""
@@ -391,18 +387,12 @@ class Builders:
             object.__getattribute__(made.__members__[each], "__dict__").update(check_names(attributes))
         return made
 
-    def _slotted(self, made: Any, options: dict[str, Any]) -> Any:
-        """A dataclass with slots is another class than the one that was decorated, so its fields are needed at once."""
-        flags, fields, annotations = options["data"]
-        _set_fields(made, fields, annotations)
-        decorate: Any = self._facades["dataclasses"].dataclass
-        return decorate(**flags, slots=True)(made)
-
     def fill_class(self, cls: Any, state: tuple[Any, ...]) -> None:
         """Give a class its attributes; the methods of a dataclass are generated again."""
         self._check_class(cls)
         own, annotations, data, qualname, place, is_checkable = state
         self._guarded.clear()
+        made = dict(namespace_of(cls))
         if place is not None:
             self._codes.classes[cls] = Code(*place)
         for name, value in check_names(own).items():
@@ -414,6 +404,10 @@ class Builders:
             _set_fields(cls, fields, annotations)
             decorate: Any = self._facades["dataclasses"].dataclass
             decorate(**flags)(cls)
+            if "__slots__" in made:
+                slots = {name: made[name] for name in fields.keys() & made.keys()}
+                for name, value in (slots | (_STATE_OF_FROZEN if flags["frozen"] else {})).items():
+                    type.__setattr__(cls, name, value)
             for name in fields.keys() & own.keys():
                 type.__setattr__(cls, name, own[name])  # as code has set it since the class was made
         type.__setattr__(cls, "__qualname__", qualname)
@@ -697,6 +691,10 @@ BUILDERS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 """The builders by name. A writer's stream refers to these; a reader replaces them by its own methods."""
 
+_STATE_OF_FROZEN: Final[dict[str, Any]] = {
+    f"__{name}__": vars(dataclasses)[f"_dataclass_{name}"] for name in ("getstate", "setstate")
+}
+"""What `dataclasses` gives a frozen class when it makes its slots: instances are copied by these."""
 _DICTS: Final = (dict, collections.defaultdict, collections.OrderedDict, collections.Counter)
 _METACLASSES: Final[Mapping[str, Any]] = {
     "": type,

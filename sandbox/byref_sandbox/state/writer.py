@@ -431,24 +431,20 @@ class Writer(pickle.Pickler):
         else:
             if "__orig_bases__" in space:
                 options["__orig_bases__"] = space["__orig_bases__"]
-            if "__slots__" in space and fields is None:
+            if "__slots__" in space:
                 options["__slots__"] = space["__slots__"]
         own = {name: held for name, held in space.items() if not self._is_generated(cls, name, held, how, options)}
         for name, held in own.items():
             self._check_member(name, held)
         if fields is not None:
             data = _dataclass_of(space, _annotations(cls), fields)
-            if "__slots__" in space:
-                how, options, data = "slotted", {"data": data, "__slots__": space["__slots__"]}, None
-                own = {name: held for name, held in own.items() if name not in fields or _is_of_class(fields[name])}
         check_names(own)
         meta = _metaclass(cls)
-        annotations = None if how == "slotted" else _annotations(cls)
         place = self._codes.place_of_class(cls)
         if place is not None:
             self.programs.add(place.program)
         is_checkable = space.get("_is_runtime_protocol") is True
-        state = own, annotations, data, _qualname_of(cls), place and tuple(place), is_checkable
+        state = own, _annotations(cls), data, _qualname_of(cls), place and tuple(place), is_checkable
         arguments = (how, _name_of(cls), bases if how != "namedtuple" else (), options, meta)
         return BUILDERS["make_class"], arguments, state, None, None, BUILDERS["fill_class"]
 
