@@ -15,6 +15,7 @@ import importlib
 import io
 import logging
 import operator
+import re
 import sys
 import traceback
 import types
@@ -31,7 +32,7 @@ from byref_sandbox.language.dispatching import SingleDispatch, SingleDispatchMet
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.files import Files
 from byref_sandbox.language.guards import Guards
-from byref_sandbox.language.inspecting import is_own_frame, plain_hint
+from byref_sandbox.language.inspecting import annotations_of, is_own_frame, own_namespace, plain_hint
 from byref_sandbox.language.packed import packed_names, text_of_bytes
 from byref_sandbox.language.paths import path_class
 from byref_sandbox.language.patterns import regex_names
@@ -325,7 +326,20 @@ class Modules:
         self._guards.abc_meta = stand_in(abc.ABCMeta, "use class Name(ABC)")
 
         def dataclass(cls: type | None = None, **options: Any) -> Any:
-            make = self._of_user_class(dataclasses.dataclass(**{name: bool(value) for name, value in options.items()}))
+            real = dataclasses.dataclass(**{name: bool(value) for name, value in options.items()})
+
+            def decorate(decorated: Any) -> Any:
+                """Have hints that are text looked up in the code: dataclasses would look in the module of generated methods."""
+                hints = annotations_of(decorated)
+                if not any(type(hint) is str for hint in hints.values()):
+                    return real(decorated)
+                space = own_namespace()
+                decorated.__annotations__ = {name: _looked_up(hint, space) for name, hint in hints.items()}
+                made = real(decorated)
+                decorated.__annotations__ = made.__annotations__ = hints
+                return made
+
+            make = self._of_user_class(decorate)
             return make if cls is None else make(cls)
 
         return {
@@ -401,6 +415,22 @@ def _member_names(members: Any) -> Any:
         if type(pair[0]) is not str or not pair[0].isidentifier() or pair[0].startswith("_"):
             raise NotAllowed(f"{str(pair[0])!r} cannot be a member's name")
     return [p[0] for p in pairs] if all(p[1] is None for p in pairs) else [(p[0], p[1]) for p in pairs]
+
+
+def _looked_up(hint: Any, space: Mapping[str, Any]) -> Any:
+    """Return the ClassVar, InitVar or KW_ONLY that a type hint of a dataclass names by text, otherwise the hint."""
+    named = _HINT.match(hint) if type(hint) is str else None
+    if named is None:
+        return hint
+    owner = space.get(named[1])
+    held = space if named[1] is None else vars(owner) if type(owner) is Facade else {}
+    found = held.get(named[2])
+    return found if any(found is each for each in _NO_FIELDS) else hint
+
+
+_HINT = re.compile(r"(?:\s*(\w+)\s*\.)?\s*(\w+)")
+"""The name that begins a type hint. Dataclasses evaluate no more of it either."""
+_NO_FIELDS = (typing.ClassVar, dataclasses.InitVar, dataclasses.KW_ONLY)
 
 
 def _simple_namespace(*mappings: Any, **attributes: Any) -> types.SimpleNamespace:

@@ -397,11 +397,9 @@ class Builders:
             self._codes.classes[cls] = Code(*place)
         for name, value in check_names(own).items():
             type.__setattr__(cls, name, value)
-        if annotations is not None and data is None and annotations:
-            type.__setattr__(cls, "__annotations__", annotations)
         if data is not None:
-            flags, fields, annotations = data
-            _set_fields(cls, fields, annotations)
+            flags, fields, hints = data
+            _set_fields(cls, fields, hints)
             decorate: Any = self._facades["dataclasses"].dataclass
             decorate(**flags)(cls)
             if "__slots__" in made:
@@ -410,6 +408,8 @@ class Builders:
                     type.__setattr__(cls, name, value)
             for name in fields.keys() & own.keys():
                 type.__setattr__(cls, name, own[name])  # as code has set it since the class was made
+        if annotations:
+            type.__setattr__(cls, "__annotations__", annotations)
         type.__setattr__(cls, "__qualname__", qualname)
         if is_checkable:
             typing.runtime_checkable(cls)

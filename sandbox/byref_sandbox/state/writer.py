@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import datetime
 import enum
-import importlib
 import inspect
 import operator
 import pickle
@@ -28,6 +27,7 @@ import pandas as pd
 from byref_sandbox.code.words import words
 from byref_sandbox.language.calling import Functions
 from byref_sandbox.language.facades import Facade, facade_name
+from byref_sandbox.language.inspecting import annotations_of
 from byref_sandbox.language.names import REFUSED_ATTRIBUTES
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.state import drawings, helpers
@@ -402,7 +402,7 @@ class Writer(pickle.Pickler):
             state["defaults"] = function.__defaults__
         if function.__kwdefaults__ is not None:
             state["kwdefaults"] = function.__kwdefaults__
-        if annotations := _annotations(function):
+        if annotations := annotations_of(function):
             state["annotations"] = annotations
         if function.__dict__:
             state["attributes"] = check_names(function.__dict__)
@@ -437,14 +437,14 @@ class Writer(pickle.Pickler):
         for name, held in own.items():
             self._check_member(name, held)
         if fields is not None:
-            data = _dataclass_of(space, _annotations(cls), fields)
+            data = _dataclass_of(space, annotations_of(cls), fields)
         check_names(own)
         meta = _metaclass(cls)
         place = self._codes.place_of_class(cls)
         if place is not None:
             self.programs.add(place.program)
         is_checkable = space.get("_is_runtime_protocol") is True
-        state = own, _annotations(cls), data, _qualname_of(cls), place and tuple(place), is_checkable
+        state = own, annotations_of(cls), data, _qualname_of(cls), place and tuple(place), is_checkable
         arguments = (how, _name_of(cls), bases if how != "namedtuple" else (), options, meta)
         return BUILDERS["make_class"], arguments, state, None, None, BUILDERS["fill_class"]
 
@@ -622,6 +622,11 @@ class ExactWriter(Writer):
         return number
 
 
+_PSEUDO: Final[dict[Any, Any]] = {
+    vars(dataclasses)["_FIELD_CLASSVAR"]: typing.ClassVar,
+    vars(dataclasses)["_FIELD_INITVAR"]: dataclasses.InitVar,
+}
+"""Annotations that make no field: as text they would be looked up in a module. What is no field of any kind is `KW_ONLY`."""
 _HAS_DOC: Final = 0x4000000
 _ERROR_PARTS: Final = ("__cause__", "__context__", "__suppress_context__")
 _BESIDE_ARGUMENTS: Final[dict[type, tuple[str, ...]]] = {
@@ -632,16 +637,6 @@ _BESIDE_ARGUMENTS: Final[dict[type, tuple[str, ...]]] = {
 }
 
 
-def _annotations(owner: Any) -> dict[str, Any]:
-    if sys.version_info < (3, 14):
-        if type(owner) is types.FunctionType:
-            return dict(owner.__annotations__)
-        return dict(namespace_of(owner).get("__annotations__", {}))
-    library: Any = importlib.import_module("annotationlib")
-    found: dict[str, Any] = library.get_annotations(owner, format=library.Format.FORWARDREF)
-    return found
-
-
 def _dataclass_of(space: dict[str, Any], annotations: dict[str, Any], fields: dict[str, Any]) -> tuple[Any, ...]:
     given = space["__dataclass_params__"]
     flags = {n: getattr(given, n) for n in ("init", "repr", "eq", "order", "unsafe_hash", "frozen")}
@@ -650,7 +645,12 @@ def _dataclass_of(space: dict[str, Any], annotations: dict[str, Any], fields: di
         for name, f in fields.items()
         if not _is_of_class(f) and name in annotations
     }
-    return flags, own, annotations
+    kinds = {name: _PSEUDO.get(f._field_type) for name, f in fields.items()}
+    hints = {
+        name: kinds.get(name, dataclasses.KW_ONLY) or hint if type(hint) is str else hint
+        for name, hint in annotations.items()
+    }
+    return flags, own, hints
 
 
 def _check_payloads(cls: Any) -> None:
@@ -701,7 +701,7 @@ def _is_undefined_function(kind: type) -> bool:
 
 def _is_of_class(field: Any) -> bool:
     """Whether a field of a dataclass is an attribute of the class only."""
-    return field._field_type is dataclasses._FIELD_CLASSVAR  # type: ignore[attr-defined]
+    return _PSEUDO.get(field._field_type) is typing.ClassVar
 
 
 def _metaclass(cls: type) -> str:
