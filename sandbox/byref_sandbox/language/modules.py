@@ -372,8 +372,10 @@ class Modules:
             def __call__(cls, value: Any, names: Any = None, **options: Any) -> Any:
                 if names is None:
                     return super().__call__(value, **options)
-                start = {"start": options["start"]} if "start" in options else {}
-                return guards.adopt(super().__call__(str(value), _member_names(names), **start))
+                if (mixed_in := options.get("type")) is not None:
+                    guards._check_bases(str(value), (mixed_in, cls), ())
+                options["module"] = "__main__"
+                return guards.adopt(super().__call__(str(value), _member_names(names), **options))
 
         made: dict[str, object] = {}
         for name in ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"):
@@ -406,15 +408,14 @@ def _no_function(*_arguments: object, **_options: object) -> Any:
 def _member_names(members: Any) -> Any:
     if type(members) is str:
         members = members.replace(",", " ").split()
-    pairs = (
-        list(members.items())
-        if type(members) is dict
-        else [m if type(m) in (tuple, list) else (m, None) for m in members]
-    )
-    for pair in pairs:
-        if type(pair[0]) is not str or not pair[0].isidentifier() or pair[0].startswith("_"):
-            raise NotAllowed(f"{str(pair[0])!r} cannot be a member's name")
-    return [p[0] for p in pairs] if all(p[1] is None for p in pairs) else [(p[0], p[1]) for p in pairs]
+    if isinstance(members, Mapping):
+        members = [(name, members[name]) for name in members]
+    members = [tuple(member) if type(member) is list else member for member in members]
+    for member in members:
+        name = member[0] if type(member) is tuple and member else member
+        if type(name) is not str or not name.isidentifier() or name.startswith("_"):
+            raise NotAllowed(f"{str(name)!r} cannot be a member's name")
+    return members
 
 
 def _looked_up(hint: Any, space: Mapping[str, Any]) -> Any:
