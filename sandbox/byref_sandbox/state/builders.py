@@ -30,10 +30,12 @@ import numpy as np
 import pandas as pd
 from pandas.tseries import holiday
 
+from byref_sandbox.code.words import words
 from byref_sandbox.functions import MAX_NAME_CHARS
 from byref_sandbox.language import arrays, databases, names, readers, styles, typed
 from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.language.files import MODE as OPEN_MODE
+from byref_sandbox.language.modules import GENERATED_MODULE
 from byref_sandbox.language.policy import Language
 from byref_sandbox.state import drawings, helpers, remembered
 from byref_sandbox.state.codes import Code, Codes, Unkept
@@ -375,16 +377,25 @@ class Builders:
         meta: Any = next((type(base) for base in bases if issubclass(type(base), enum.EnumMeta)), None)
         if meta is None:
             raise Unkept("no enumeration")
+        members = check_names(options["members"])
+        for each, attributes in options["values"].items():
+            self.fill_instance(members[each], attributes)
         space = meta.__prepare__(name, bases)
-        for each, value in check_names(options["members"]).items():
-            space[each] = enum.member(value)  # a function, or what acts like one, would be a method
+        data: Any = meta._get_mixins_(name, bases)[0]
+        is_of_data = type_of_layout(data) is object and dataclasses.is_dataclass(data)
+        for each, value in members.items():
+            space[each] = enum.member((value,) if is_of_data else value)  # a function alone would be a method
+        if is_of_data:
+            space["__new__"] = _member_of_data
         space["__module__"] = "__main__"
-        with _aside(
-            bases, self._guards.is_user_class, ("__init__", "__new__", "__new_member__", "_generate_next_value_")
-        ):
+        with _aside(bases, self._guards.is_user_class):
             made = self._guards.adopt(meta.__new__(meta, name, bases, space))
+        if is_of_data:
+            type.__delattr__(made, "__new_member__")
+            type.__setattr__(made, "_new_member_", object.__new__)
         for each, attributes in options["attributes"].items():
-            object.__getattribute__(made.__members__[each], "__dict__").update(check_names(attributes))
+            for attribute, value in check_names(attributes).items():
+                _put(made.__members__[each], attribute, value)
         return made
 
     def fill_class(self, cls: Any, state: tuple[Any, ...]) -> None:
@@ -695,6 +706,7 @@ _STATE_OF_FROZEN: Final[dict[str, Any]] = {
     f"__{name}__": vars(dataclasses)[f"_dataclass_{name}"] for name in ("getstate", "setstate")
 }
 """What `dataclasses` gives a frozen class when it makes its slots: instances are copied by these."""
+_OF_MEMBERS: Final = words("__init__ __new__ __new_member__ __setattr__ __init_subclass__ _generate_next_value_")
 _DICTS: Final = (dict, collections.defaultdict, collections.OrderedDict, collections.Counter)
 _METACLASSES: Final[Mapping[str, Any]] = {
     "": type,
@@ -764,28 +776,35 @@ def _slots(given: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _aside(bases: tuple[Any, ...], is_own: Callable[[object], bool], hidden: tuple[str, ...]) -> Any:
-    """Set aside those methods of the code that run when a member is made."""
-    held = [
-        (each, name, namespace_of(each)[name])
+def _aside(bases: tuple[Any, ...], is_own: Callable[[object], bool]) -> Any:
+    """Set aside those methods of the code that run when an enumeration and its members are made."""
+    held = {
+        (each, name): namespace_of(each)[name]
         for base in bases
         for each in mro_of(base)
         if is_own(each)
-        for name in hidden
+        for name in _OF_MEMBERS
         if _is_of_code(namespace_of(each).get(name))
-    ]
+    }
     try:
-        for each, name, _ in held:
+        for each, name in held:
             type.__delattr__(each, name)
         yield
     finally:
-        for each, name, value in held:
+        for (each, name), value in held.items():
             type.__setattr__(each, name, value)
 
 
 def _is_of_code(held: Any) -> bool:
     function = held.__func__ if type(held) in (staticmethod, classmethod) else held
-    return type(function) is types.FunctionType and function.__module__ == "__main__"
+    return type(function) is types.FunctionType and function.__module__ in ("__main__", GENERATED_MODULE)
+
+
+def _member_of_data(cls: Any, value: Any) -> Any:
+    """Make a member whose value is there already: an enumeration that mixes in a dataclass would make one of what it is given."""
+    made = object.__new__(cls)
+    made._value_ = value
+    return made
 
 
 def _plain_dtype(given: Any) -> Any:

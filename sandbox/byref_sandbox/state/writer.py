@@ -450,8 +450,10 @@ class Writer(pickle.Pickler):
 
     def _members(self, cls: Any) -> dict[str, object]:
         members = {name: _look_up(member, "_value_") for name, member in cls.__members__.items()}
+        slots = self._slots_of(cls)
         held = {
-            name: {
+            name: _held_in(member, slots)
+            | {
                 n: v
                 for n, v in _look_up(member, "__dict__").items()
                 if n[:1] != "_" or (n[:2] != "__" and n[-1:] != "_")
@@ -459,7 +461,21 @@ class Writer(pickle.Pickler):
             for name, member in cls.__members__.items()
         }
         _check_payloads(cls)
-        return {"members": members, "attributes": {name: each for name, each in held.items() if each}}
+        return {
+            "members": members,
+            "attributes": {name: each for name, each in held.items() if each},
+            "values": {name: each for name, value in members.items() if (each := self._compared(value))},
+        }
+
+    def _compared(self, value: Any) -> dict[str, Any]:
+        """Return the attributes that a member's value needs while the class is made, if it is then compared by them."""
+        kind = type(value)
+        if not self.is_user_class(kind) or _held(kind, "__eq__") is object.__eq__ or issubclass(kind, enum.Enum):
+            return {}
+        if not self._layout_of(kind).is_plain:
+            return {}
+        self.runs_code = self.runs_code or self._layouts[kind].runs_code
+        return self._attributes(value, self._layouts[kind])
 
     def _is_generated(self, cls: Any, name: str, held: Any, how: str, options: dict[str, Any]) -> bool:
         """Whether making the class anew makes this member as well. One that is not certain to be made is written, or the class is not kept."""
@@ -486,7 +502,10 @@ class Writer(pickle.Pickler):
             return module is vars(dataclasses) or inspect.unwrap(inside).__code__.co_filename == "<string>"
         if how == "enum":
             is_for_enum = name[:1] == name[-1:] == "_" and (name[:2] != "__" or name in _ENUM)
-            return name in options["members"] or module is vars(enum) or (is_for_enum and not is_function)
+            is_found = not is_function or (
+                name == "_value_repr_" and any(namespace_of(each).get("__repr__") is held for each in mro_of(cls))
+            )
+            return name in options["members"] or module is vars(enum) or (is_for_enum and is_found)
         return how == "namedtuple" and (name in _NAMEDTUPLE or kind.__name__ == "_tuplegetter")
 
     def _check_member(self, name: str, held: Any) -> None:
@@ -506,14 +525,7 @@ class Writer(pickle.Pickler):
     def _instance(self, obj: Any, cls: type) -> Any:
         """Return the contents of an instance, read from where the interpreter keeps them."""
         layout = self._layouts.get(cls) or self._layout_of(cls)
-        attributes: dict[str, Any] = {}
-        for name, slot in layout.slots:
-            with contextlib.suppress(AttributeError):
-                attributes[name] = slot.__get__(obj, cls)
-        if layout.has_dict:
-            attributes |= _look_up(obj, "__dict__")
-            if layout.is_of_library:
-                check_names(attributes)
+        attributes = self._attributes(obj, layout)
         if layout.is_plain:
             return self._filled(obj, cls, BUILDERS["instance"], (cls,), attributes)
         if issubclass(cls, BaseException):
@@ -539,16 +551,25 @@ class Writer(pickle.Pickler):
                 return self.later(obj, BUILDERS["payload"], (cls, maxlen), BUILDERS["fill_payload"], state)
         raise Unkept(f"an instance of a class made from {_name_of(type_of_layout(cls))!r}")
 
+    def _attributes(self, obj: Any, layout: _Layout) -> dict[str, Any]:
+        attributes = _held_in(obj, layout.slots)
+        if layout.has_dict:
+            attributes |= _look_up(obj, "__dict__")
+            if layout.is_of_library:
+                check_names(attributes)
+        return attributes
+
+    def _slots_of(self, cls: type) -> list[tuple[str, Any]]:
+        slots: dict[str, Any] = {}
+        for each in filter(self.is_user_class, mro_of(cls)):
+            for name, held in namespace_of(each).items():
+                if type(held) is types.MemberDescriptorType:
+                    slots.setdefault(name, held)
+        return [*slots.items()]
+
     def _layout_of(self, cls: type) -> _Layout:
         """Return where instances of a class keep their contents; looked up once for each class."""
-        slots: dict[str, Any] = {}
-        has_dict = False
-        for each in mro_of(cls):
-            for name, held in namespace_of(each).items():
-                if type(held) is types.MemberDescriptorType and self.is_user_class(each):
-                    slots.setdefault(name, held)
-                elif name == "__dict__":
-                    has_dict = True
+        has_dict = any("__dict__" in namespace_of(each) for each in mro_of(cls))
         hashed = _held(cls, "__hash__")
         runs_code = any(
             type(found) is types.FunctionType and self._is_own(found) for found in (hashed, _held(cls, "__eq__"))
@@ -556,7 +577,9 @@ class Writer(pickle.Pickler):
         needs_hash = hashed is not None and hashed is not object.__hash__
         is_plain = type_of_layout(cls) is object and not issubclass(cls, BaseException)
         is_of_library = not all(each is object or self.is_user_class(each) for each in mro_of(cls))
-        made = self._layouts[cls] = _Layout([*slots.items()], has_dict, is_plain, needs_hash, runs_code, is_of_library)
+        made = self._layouts[cls] = _Layout(
+            self._slots_of(cls), has_dict, is_plain, needs_hash, runs_code, is_of_library
+        )
         return made
 
     def _filled(self, obj: Any, cls: type, make: Any, arguments: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -685,6 +708,14 @@ def _as_read(reduced: tuple[Any, ...]) -> tuple[Any, ...]:
 def _payload(obj: Any, base: Any) -> Any:
     """Return what an instance of a class that is made from a plain type is as that type."""
     return base(base.__iter__(obj)) if base in (tuple, frozenset) else base.__getnewargs__(obj)[0]
+
+
+def _held_in(obj: Any, slots: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, slot in slots:
+        with contextlib.suppress(AttributeError):
+            found[name] = slot.__get__(obj)
+    return found
 
 
 def _beside_arguments(error: BaseException) -> dict[str, Any]:
