@@ -91,7 +91,7 @@ class Modules:
         guards.writable_attributes[logs.Logger] = frozenset({"propagate", "disabled"})
         guards.bases.update(found[name] for name in logs.BASES)
         self.add("IPython.display", {"display": _display}, hints=_SHOWN_BY)
-        self.add("traceback", logs.traceback_names(), traceback)
+        self.add("traceback", logs.traceback_names(self._guards.is_stream), traceback)
         nested = [name for name in self.facades if "." in name]
         for name in nested:
             package, _, part = name.rpartition(".")
