@@ -174,7 +174,13 @@ class Modules:
                 "singledispatchmethod": SingleDispatchMethod,
             },
             "collections": {"namedtuple": self._namedtuple, "abc": abstract},
-            "typing": {"get_origin": self._get_origin, "get_args": self._get_args, "Type": self._guards.type},
+            "typing": {
+                "get_origin": self._get_origin,
+                "get_args": self._get_args,
+                "Type": self._guards.type,
+                "NamedTuple": self._named_tuple(),
+                "TypedDict": self._typed_dict(),
+            },
             "zoneinfo": {
                 "available_timezones": lambda: set(zones),
                 # The real class's cache compares keys while it is changed, so a key must be a plain text.
@@ -309,16 +315,47 @@ class Modules:
         rename: bool = False,
         defaults: Iterable[Any] | None = None,
     ) -> Any:
-        fields = (
-            field_names.replace(",", " ").split() if type(field_names) is str else [str(name) for name in field_names]
-        )
-        for field in fields:
-            if type(field) is not str or field in names.REFUSED_ATTRIBUTES:
-                raise NotAllowed(f"{str(field)!r} cannot be a field")
+        fields = field_names.replace(",", " ").split() if type(field_names) is str else [*map(str, field_names)]
+        _check_fields(fields)
         make: Any = collections.namedtuple
         return self._guards.adopt(
             make(str(typename), fields, rename=bool(rename), defaults=defaults, module="__main__")
         )
+
+    def _named_tuple(self) -> Any:
+        """Return typing.NamedTuple, whose classes count as the code's."""
+
+        def make(typename: str, fields: Any = None, /, **more: Any) -> Any:
+            hints = [(str(name), hint) for name, hint in (more.items() if fields is None else fields)]
+            _check_fields(name for name, _ in hints)
+            made: Any = vars(typing)["NamedTuple"](str(typename), hints)
+            made.__module__ = "__main__"
+            return self._guards.adopt(made)
+
+        return self._as_base(make, typing.NamedTuple)
+
+    def _typed_dict(self) -> Any:
+        """Return typing.TypedDict, whose classes count as the code's."""
+
+        def make(typename: str, fields: Any = (), /, *, total: bool = True, **more: Any) -> Any:
+            hints = {str(name): hint for name, hint in {**dict(fields), **more}.items()}
+            made: Any = vars(typing)["TypedDict"](str(typename), hints, total=bool(total))
+            made.__module__ = "__main__"
+            return self._guards.adopt(made)
+
+        return self._as_base(make, typing.TypedDict)
+
+    def _as_base(self, make: Any, real: Any) -> Any:
+        """Return a function that makes classes, from which a class can inherit as from the real one."""
+        make.__name__, make.__qualname__, make.__module__, make.__doc__ = (
+            real.__name__,
+            real.__name__,
+            "typing",
+            real.__doc__,
+        )
+        make.__mro_entries__ = lambda _bases: real.__mro_entries__((real,))
+        self._guards.bases.add(make)
+        return make
 
     # Classes to inherit from, decorators of classes ---------------------------------------------------------------------------
 
@@ -432,6 +469,12 @@ def _looked_up(hint: Any, space: Mapping[str, Any]) -> Any:
 _HINT = re.compile(r"(?:\s*(\w+)\s*\.)?\s*(\w+)")
 """The name that begins a type hint. Dataclasses evaluate no more of it either."""
 _NO_FIELDS = (typing.ClassVar, dataclasses.InitVar, dataclasses.KW_ONLY)
+
+
+def _check_fields(fields: Iterable[str]) -> None:
+    for field in fields:
+        if type(field) is not str or field in names.REFUSED_ATTRIBUTES:
+            raise NotAllowed(f"{str(field)!r} cannot be a field")
 
 
 def _simple_namespace(*mappings: Any, **attributes: Any) -> types.SimpleNamespace:
