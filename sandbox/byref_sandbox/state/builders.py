@@ -101,6 +101,8 @@ class Builders:
         self._drawn = figures
         self._listed = listed
         self._guarded: dict[type, frozenset[str]] = {}
+        self._empty: dict[type, list[tuple[Any, tuple[Any, ...]]]] = {}
+        """Classes that have no attributes yet, and the classes made from them that are filled after them, with their attributes."""
 
     def all(self) -> list[Callable[..., Any]]:
         """Return the builders of this reading, in the order of BUILDERS."""
@@ -331,6 +333,11 @@ class Builders:
 
     def make_class(self, how: str, name: str, bases: tuple[Any, ...], options: dict[str, Any], meta: str) -> Any:
         """Make a class without methods and attributes. No method of the code runs."""
+        made = self._made_class(how, name, bases, options, meta)
+        self._empty[made] = []
+        return made
+
+    def _made_class(self, how: str, name: str, bases: tuple[Any, ...], options: dict[str, Any], meta: str) -> Any:
         if type(name) is not str or type(bases) is not tuple or type(options) is not dict:
             raise Unkept("no description of a class")
         if how == "namedtuple":
@@ -402,6 +409,10 @@ class Builders:
         """Give a class its attributes; the methods of a dataclass are generated again."""
         self._check_class(cls)
         own, annotations, data, qualname, place, is_checkable = state
+        empty = next((each for each in mro_of(cls)[1:] if each in self._empty), None)
+        if data is not None and empty is not None:  # it is in an attribute of its base, whose fields it needs
+            self._empty[empty].append((cls, state))
+            return
         self._guarded.clear()
         made = dict(namespace_of(cls))
         if place is not None:
@@ -426,6 +437,8 @@ class Builders:
             typing.runtime_checkable(cls)
         if issubclass(type(cls), abc.ABCMeta):
             abc.update_abstractmethods(cls)
+        for waiting in self._empty.pop(cls, ()):
+            self.fill_class(*waiting)
 
     def member(self, cls: Any, name: str | None, value: Any) -> Any:
         """Return a member of an enumeration; combined flags have no name."""
