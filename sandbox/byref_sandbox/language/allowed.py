@@ -115,9 +115,9 @@ TAKEN = {
     "sys": """maxsize float_info byteorder version version_info platform hexversion int_info hash_info float_repr_style
         maxunicode copyright api_version""",
     "typing": """Any AnyStr Callable ClassVar Collection Container Counter DefaultDict Deque Dict Final FrozenSet Generator
-        Generic Hashable Iterable Iterator List Literal Mapping MutableMapping MutableSequence MutableSet NamedTuple NewType
+        Generic Hashable Iterable Iterator List Literal Mapping MutableMapping MutableSequence MutableSet NewType
         NoReturn Never Optional OrderedDict ParamSpec Protocol Required NotRequired Self Sequence Set Sized SupportsFloat
-        SupportsInt Text Tuple TypeAlias TypeVar TypedDict Union Annotated cast overload final override no_type_check
+        SupportsInt Text Tuple TypeAlias TypeVar Union Annotated cast overload final override no_type_check
         TYPE_CHECKING assert_never assert_type runtime_checkable is_typeddict TypeGuard Concatenate LiteralString
         Unpack TypeVarTuple AbstractSet KeysView ValuesView ItemsView MappingView Reversible ChainMap ContextManager Coroutine
         Awaitable AsyncIterator AsyncIterable AsyncGenerator AsyncContextManager IO TextIO BinaryIO Pattern Match SupportsAbs SupportsIndex SupportsRound SupportsBytes
@@ -129,7 +129,7 @@ TAKEN = {
 BASES = {
     "builtins": "object int float str bytes list dict tuple set frozenset",
     "abc": "ABC",
-    "typing": "Generic Protocol NamedTuple TypedDict",
+    "typing": "Generic Protocol",
     "json": "JSONEncoder",
     "collections": "OrderedDict defaultdict Counter deque UserDict UserList",
     "contextlib": "ContextDecorator AbstractContextManager AsyncContextDecorator AbstractAsyncContextManager",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 import builtins
+import contextlib
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -22,6 +24,7 @@ class Classes:
 
     def __init__(self) -> None:
         self.user_classes: set[type] = set()
+        self._making: list[types.CellType] = []
         self.enum_classes: set[type] = set()
         """The language's own Enum classes, made to be subclassed."""
         self.bases: set[object] = set()
@@ -37,14 +40,14 @@ class Classes:
         self.user_classes.update(self.enum_classes)
 
     def is_user_class(self, candidate: object) -> bool:
-        """Whether a class was made by the code. It may still be in the making: then its bases are known and it is not."""
+        """Whether a class was made by the code. It may still be in the making: then its bases or its cell are known and it is not."""
         if not issubclass(type(candidate), type):
             return False
         assert isinstance(candidate, type)
         if candidate in self.user_classes:
             return True
         if self.user_classes.isdisjoint(mro_of(candidate)):
-            return False
+            return bool(self._making) and any(_holds(cell, candidate) for cell in self._making)
         self.user_classes.add(candidate)
         return True
 
@@ -75,19 +78,16 @@ class Classes:
         return self.is_user_class(type(value)) or self.is_user_class(value)
 
     def build_class(
-        self, body: Callable[..., Any], name: str, *bases: Any, metaclass: Any = None, **options: Any
+        self, body: Callable[..., Any], name: str, /, *bases: Any, metaclass: Any = None, **options: Any
     ) -> Any:
         """Do a `class` statement: bases are from the allow-list, the only metaclass is ABCMeta."""
         self._check_bases(name, bases, body.__code__.co_names)
-        if metaclass is not None:
-            if metaclass is not self.abc_meta:
-                raise NotAllowed("metaclasses are not available", "use __init_subclass__ or a class decorator")
-            from abc import ABCMeta
+        if metaclass is not None and metaclass is not self.abc_meta:
+            raise NotAllowed("metaclasses are not available", "use __init_subclass__ or a class decorator")
+        maker = _Maker(self._making, type if metaclass is None else abc.ABCMeta)
+        return self.adopt(_build_class(body, name, *bases, metaclass=maker, **options))
 
-            options["metaclass"] = ABCMeta
-        return self.adopt(_build_class(body, name, *bases, **options))
-
-    def make_class(self, name: Any, bases: Any, attributes: Any, **options: Any) -> Any:
+    def make_class(self, name: Any, bases: Any, attributes: Any, /, **options: Any) -> Any:
         """Do `type(name, bases, attributes)` by the rules of a `class` statement."""
         if not isinstance(name, str) or type(bases) is not tuple or not isinstance(attributes, dict):
             raise TypeError("type() takes a name, a tuple of bases and a dict of attributes")
@@ -102,6 +102,7 @@ class Classes:
             for key, value in held.items():
                 space[key] = value
 
+        options["metaclass"] = _Maker(self._making, type)
         return self.adopt(types.new_class(name, bases, options, fill))
 
     def _check_bases(self, name: str, bases: tuple[Any, ...], defined: Iterable[str]) -> None:
@@ -171,6 +172,34 @@ class Classes:
 
         Meta.__name__ = Meta.__qualname__ = "type"
         return Meta("type", (), {"_real": type, "__module__": "builtins", "__doc__": type.__doc__})
+
+
+class _Maker:
+    """Makes a class as its metaclass does. Meanwhile, while its `__set_name__` and `__init_subclass__` run, the class is in a cell of `making`."""
+
+    def __init__(self, making: list[types.CellType], least: type) -> None:
+        self._making = making
+        self._meta: Any = least
+
+    def __prepare__(self, name: str, bases: tuple[type, ...], /, **options: Any) -> Any:
+        self._meta, space, _ = types.prepare_class(name, bases, options | {"metaclass": self._meta})
+        return space
+
+    def __call__(self, name: str, bases: tuple[type, ...], space: Any, /, **options: Any) -> Any:
+        cell = types.CellType()
+        if self._meta in (type, abc.ABCMeta):  # those of `typing` make another class of what is in the namespace
+            cell = space.setdefault("__classcell__", cell)
+        self._making.append(cell)
+        try:
+            return self._meta(name, bases, space, **options)
+        finally:
+            self._making.pop()
+
+
+def _holds(cell: types.CellType, value: object) -> bool:
+    with contextlib.suppress(ValueError):  # it is empty at first
+        return cell.cell_contents is value
+    return False
 
 
 def _as_attribute(name: Any, value: Any) -> Any:

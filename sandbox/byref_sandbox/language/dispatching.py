@@ -1,4 +1,4 @@
-"""`functools.singledispatch` and `singledispatchmethod` by classes alone: an annotation that is a string would be evaluated."""
+"""`functools.singledispatch` and `singledispatchmethod` by classes alone: Python's own would evaluate an annotation that is text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from byref_sandbox.language.inspecting import is_own_function
 from byref_sandbox.language.refusal import NotAllowed
 
 
@@ -45,11 +46,13 @@ class _Dispatcher:
         return self._real.dispatch(cls)
 
     def register(self, cls: Any, method: Any = None) -> Any:
-        """Register a function for a class; of a function alone the class is the annotation of its first parameter."""
+        """Register a function for a class; of a function alone the class is the annotation of its first parameter, which the language's `eval` reads if it is text."""
         if method is None:
             if isinstance(cls, type | types.UnionType):
                 return functools.partial(self.register, cls)
             given = next(iter(getattr(cls, "__annotations__", {}).values()), None)
+            if type(given) is str and is_own_function(cls):
+                given = cls.__globals__["__builtins__"]["eval"](given)
             if not isinstance(given, type | types.UnionType):
                 raise NotAllowed("register() needs a class here", "write @function.register(int)")
             cls, method = given, cls

@@ -98,6 +98,8 @@ def stand_in(
         return make(*arguments, **options)
 
     about: dict[str, object] = {"__new__": call, "_real": real, "__doc__": real.__doc__, "__module__": real.__module__}
+    if "__call__" in vars(real):
+        about["__call__"] = call  # it has no instances: a class is a Callable by that name
     if hasattr(real, "__class_getitem__"):
         about["__class_getitem__"] = classmethod(types.GenericAlias)
     return kind(real.__name__, (), about)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, ForwardRef
@@ -10,6 +12,7 @@ from byref_sandbox.language import names
 from byref_sandbox.language.facades import Facade, facade_name
 
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+namespace_of: Callable[[type], types.MappingProxyType[str, Any]] = type.__dict__["__dict__"].__get__
 module_of: Callable[[type], object] = type.__dict__["__module__"].__get__
 
 
@@ -17,6 +20,14 @@ def is_own_frame(namespace: Mapping[str, Any]) -> bool:
     """Whether a function's or frame's globals are those of code of this language."""
     inside = namespace.get("__builtins__")
     return type(inside) is dict and ".getattr" in inside
+
+
+def own_namespace() -> Mapping[str, Any]:
+    """Return the global names and builtins of the code of this language that called; none if no code did."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and not is_own_frame(frame.f_globals):
+        frame = frame.f_back
+    return {} if frame is None else {**frame.f_globals["__builtins__"], **frame.f_globals}
 
 
 def public_look_up(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
@@ -33,6 +44,17 @@ def public_look_up(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], A
 def is_own_function(value: object) -> bool:
     """Whether a value is a function of code of this language."""
     return type(value) is types.FunctionType and is_own_frame(value.__globals__)
+
+
+def annotations_of(owner: Any) -> dict[str, Any]:
+    """Return the annotations of a function, or a class's own."""
+    if sys.version_info < (3, 14):
+        if type(owner) is types.FunctionType:
+            return dict(owner.__annotations__)
+        return dict(namespace_of(owner).get("__annotations__", {}))
+    library: Any = importlib.import_module("annotationlib")
+    found: dict[str, Any] = library.get_annotations(owner, format=library.Format.FORWARDREF)
+    return found
 
 
 def plain_hint(hint: object) -> object:

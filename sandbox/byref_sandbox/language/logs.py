@@ -365,34 +365,72 @@ for _class in (Formatter, Filter, Handler, NullHandler, Logger):
     _class.__module__ = "logging"
 
 
+_CAUSE: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
+_CONTEXT: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
 def _lines(error: BaseException, filename: str = "<code>") -> list[str]:
     places = [
         f'  File "{filename}", line {line}, in {frame.f_code.co_name}\n'
         for frame, line in traceback.walk_tb(error.__traceback__)
         if frame.f_code.co_filename == filename
     ]
-    return ["Traceback (most recent call last):\n", *places, *traceback.format_exception_only(error)]
+    begin = ["Traceback (most recent call last):\n"] if error.__traceback__ is not None else []
+    return [*begin, *places, *traceback.format_exception_only(error)]
+
+
+def _chained(error: BaseException, chain: bool) -> list[str]:
+    """Return the lines of an error, after those of what it was raised from."""
+    parts, seen = [_lines(error)], {id(error)}
+    while chain:
+        said, before = _CAUSE, error.__cause__
+        if before is None and not error.__suppress_context__:
+            said, before = _CONTEXT, error.__context__
+        if before is None or id(before) in seen:
+            break
+        error = before
+        seen.add(id(error))
+        parts += [[said], _lines(error)]
+    return [line for part in reversed(parts) for line in part]
 
 
 def format_exc(limit: int | None = None, chain: bool = True) -> str:
     """Return the error being handled, with the lines of the code that it came through."""
     error = sys.exc_info()[1]
-    return "NoneType: None\n" if error is None else "".join(_lines(error))
+    return "NoneType: None\n" if error is None else "".join(_chained(error, chain))
 
 
-def traceback_names() -> dict[str, Callable[..., object]]:
-    """Return the names of `traceback`. Each function takes an error, its class and the error, or nothing for the one being handled."""
+def traceback_names(accepts: Accepts) -> dict[str, Callable[..., object]]:
+    """Return the names of `traceback`. Functions take an error, its class and the error, or nothing for the one being handled;
+    `accepts` tells whether they may write into a value.
+    """
 
-    def of(arguments: tuple[Any, ...]) -> BaseException:
-        found = [argument for argument in arguments if isinstance(argument, BaseException)]
+    def of(exc: Any, value: Any) -> BaseException:
+        found = [each for each in (value, exc) if isinstance(each, BaseException)]
         if not found:
             raise TypeError("an exception was expected")
-        return found[-1]
+        return found[0]
 
-    return {
-        "format_exc": format_exc,
-        "print_exc": lambda *_arguments, **_options: print(format_exc(), end=""),
-        "format_exception": lambda *arguments, **_options: _lines(of(arguments)),
-        "format_exception_only": lambda *arguments, **_options: traceback.format_exception_only(of(arguments)),
-        "print_exception": lambda *arguments, **_options: print("".join(_lines(of(arguments))), end=""),
-    }
+    def show(text: str, file: Any) -> None:
+        if file is not None and not accepts(file):
+            raise NotAllowed(f"a {type(file).__name__} cannot be printed to", "use an io.StringIO, or leave it out")
+        print(text, end="", file=file)
+
+    def print_exc(limit: int | None = None, file: Any = None, chain: bool = True) -> None:
+        show(format_exc(limit, chain), file)
+
+    def format_exception(
+        exc: Any, /, value: Any = None, tb: Any = None, limit: int | None = None, chain: bool = True
+    ) -> list[str]:
+        return _chained(of(exc, value), chain)
+
+    def print_exception(
+        exc: Any, /, value: Any = None, tb: Any = None, limit: int | None = None, file: Any = None, chain: bool = True
+    ) -> None:
+        show("".join(_chained(of(exc, value), chain)), file)
+
+    def format_exception_only(exc: Any, /, value: Any = None) -> list[str]:
+        return traceback.format_exception_only(of(exc, value))
+
+    made = (format_exc, print_exc, format_exception, print_exception, format_exception_only)
+    return {one.__name__: one for one in made}

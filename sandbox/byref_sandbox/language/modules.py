@@ -15,6 +15,7 @@ import importlib
 import io
 import logging
 import operator
+import re
 import sys
 import traceback
 import types
@@ -31,7 +32,7 @@ from byref_sandbox.language.dispatching import SingleDispatch, SingleDispatchMet
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.files import Files
 from byref_sandbox.language.guards import Guards
-from byref_sandbox.language.inspecting import is_own_frame, plain_hint
+from byref_sandbox.language.inspecting import annotations_of, is_own_frame, own_namespace, plain_hint
 from byref_sandbox.language.packed import packed_names, text_of_bytes
 from byref_sandbox.language.paths import path_class
 from byref_sandbox.language.patterns import regex_names
@@ -90,7 +91,7 @@ class Modules:
         guards.writable_attributes[logs.Logger] = frozenset({"propagate", "disabled"})
         guards.bases.update(found[name] for name in logs.BASES)
         self.add("IPython.display", {"display": _display}, hints=_SHOWN_BY)
-        self.add("traceback", logs.traceback_names(), traceback)
+        self.add("traceback", logs.traceback_names(self._guards.is_stream), traceback)
         nested = [name for name in self.facades if "." in name]
         for name in nested:
             package, _, part = name.rpartition(".")
@@ -173,7 +174,13 @@ class Modules:
                 "singledispatchmethod": SingleDispatchMethod,
             },
             "collections": {"namedtuple": self._namedtuple, "abc": abstract},
-            "typing": {"get_origin": self._get_origin, "get_args": self._get_args, "Type": self._guards.type},
+            "typing": {
+                "get_origin": self._get_origin,
+                "get_args": self._get_args,
+                "Type": self._guards.type,
+                "NamedTuple": self._named_tuple(),
+                "TypedDict": self._typed_dict(),
+            },
             "zoneinfo": {
                 "available_timezones": lambda: set(zones),
                 # The real class's cache compares keys while it is changed, so a key must be a plain text.
@@ -308,16 +315,47 @@ class Modules:
         rename: bool = False,
         defaults: Iterable[Any] | None = None,
     ) -> Any:
-        fields = (
-            field_names.replace(",", " ").split() if type(field_names) is str else [str(name) for name in field_names]
-        )
-        for field in fields:
-            if type(field) is not str or field in names.REFUSED_ATTRIBUTES:
-                raise NotAllowed(f"{str(field)!r} cannot be a field")
+        fields = field_names.replace(",", " ").split() if type(field_names) is str else [*map(str, field_names)]
+        _check_fields(fields)
         make: Any = collections.namedtuple
         return self._guards.adopt(
             make(str(typename), fields, rename=bool(rename), defaults=defaults, module="__main__")
         )
+
+    def _named_tuple(self) -> Any:
+        """Return typing.NamedTuple, whose classes count as the code's."""
+
+        def make(typename: str, fields: Any = None, /, **more: Any) -> Any:
+            hints = [(str(name), hint) for name, hint in (more.items() if fields is None else fields)]
+            _check_fields(name for name, _ in hints)
+            made: Any = vars(typing)["NamedTuple"](str(typename), hints)
+            made.__module__ = "__main__"
+            return self._guards.adopt(made)
+
+        return self._as_base(make, typing.NamedTuple)
+
+    def _typed_dict(self) -> Any:
+        """Return typing.TypedDict, whose classes count as the code's."""
+
+        def make(typename: str, fields: Any = (), /, *, total: bool = True, **more: Any) -> Any:
+            hints = {str(name): hint for name, hint in {**dict(fields), **more}.items()}
+            made: Any = vars(typing)["TypedDict"](str(typename), hints, total=bool(total))
+            made.__module__ = "__main__"
+            return self._guards.adopt(made)
+
+        return self._as_base(make, typing.TypedDict)
+
+    def _as_base(self, make: Any, real: Any) -> Any:
+        """Return a function that makes classes, from which a class can inherit as from the real one."""
+        make.__name__, make.__qualname__, make.__module__, make.__doc__ = (
+            real.__name__,
+            real.__name__,
+            "typing",
+            real.__doc__,
+        )
+        make.__mro_entries__ = lambda _bases: real.__mro_entries__((real,))
+        self._guards.bases.add(make)
+        return make
 
     # Classes to inherit from, decorators of classes ---------------------------------------------------------------------------
 
@@ -325,7 +363,20 @@ class Modules:
         self._guards.abc_meta = stand_in(abc.ABCMeta, "use class Name(ABC)")
 
         def dataclass(cls: type | None = None, **options: Any) -> Any:
-            make = self._of_user_class(dataclasses.dataclass(**{name: bool(value) for name, value in options.items()}))
+            real = dataclasses.dataclass(**{name: bool(value) for name, value in options.items()})
+
+            def decorate(decorated: Any) -> Any:
+                """Have hints that are text looked up in the code: dataclasses would look in the module of generated methods."""
+                hints = annotations_of(decorated)
+                if not any(type(hint) is str for hint in hints.values()):
+                    return real(decorated)
+                space = own_namespace()
+                decorated.__annotations__ = {name: _looked_up(hint, space) for name, hint in hints.items()}
+                made = real(decorated)
+                decorated.__annotations__ = made.__annotations__ = hints
+                return made
+
+            make = self._of_user_class(decorate)
             return make if cls is None else make(cls)
 
         return {
@@ -358,8 +409,10 @@ class Modules:
             def __call__(cls, value: Any, names: Any = None, **options: Any) -> Any:
                 if names is None:
                     return super().__call__(value, **options)
-                start = {"start": options["start"]} if "start" in options else {}
-                return guards.adopt(super().__call__(str(value), _member_names(names), **start))
+                if (mixed_in := options.get("type")) is not None:
+                    guards._check_bases(str(value), (mixed_in, cls), ())
+                options["module"] = "__main__"
+                return guards.adopt(super().__call__(str(value), _member_names(names), **options))
 
         made: dict[str, object] = {}
         for name in ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"):
@@ -392,15 +445,36 @@ def _no_function(*_arguments: object, **_options: object) -> Any:
 def _member_names(members: Any) -> Any:
     if type(members) is str:
         members = members.replace(",", " ").split()
-    pairs = (
-        list(members.items())
-        if type(members) is dict
-        else [m if type(m) in (tuple, list) else (m, None) for m in members]
-    )
-    for pair in pairs:
-        if type(pair[0]) is not str or not pair[0].isidentifier() or pair[0].startswith("_"):
-            raise NotAllowed(f"{str(pair[0])!r} cannot be a member's name")
-    return [p[0] for p in pairs] if all(p[1] is None for p in pairs) else [(p[0], p[1]) for p in pairs]
+    if isinstance(members, Mapping):
+        members = [(name, members[name]) for name in members]
+    members = [tuple(member) if type(member) is list else member for member in members]
+    for member in members:
+        name = member[0] if type(member) is tuple and member else member
+        if type(name) is not str or not name.isidentifier() or name.startswith("_"):
+            raise NotAllowed(f"{str(name)!r} cannot be a member's name")
+    return members
+
+
+def _looked_up(hint: Any, space: Mapping[str, Any]) -> Any:
+    """Return the ClassVar, InitVar or KW_ONLY that a type hint of a dataclass names by text, otherwise the hint."""
+    named = _HINT.match(hint) if type(hint) is str else None
+    if named is None:
+        return hint
+    owner = space.get(named[1])
+    held = space if named[1] is None else vars(owner) if type(owner) is Facade else {}
+    found = held.get(named[2])
+    return found if any(found is each for each in _NO_FIELDS) else hint
+
+
+_HINT = re.compile(r"(?:\s*(\w+)\s*\.)?\s*(\w+)")
+"""The name that begins a type hint. Dataclasses evaluate no more of it either."""
+_NO_FIELDS = (typing.ClassVar, dataclasses.InitVar, dataclasses.KW_ONLY)
+
+
+def _check_fields(fields: Iterable[str]) -> None:
+    for field in fields:
+        if type(field) is not str or field in names.REFUSED_ATTRIBUTES:
+            raise NotAllowed(f"{str(field)!r} cannot be a field")
 
 
 def _simple_namespace(*mappings: Any, **attributes: Any) -> types.SimpleNamespace:

@@ -30,10 +30,12 @@ import numpy as np
 import pandas as pd
 from pandas.tseries import holiday
 
+from byref_sandbox.code.words import words
 from byref_sandbox.functions import MAX_NAME_CHARS
 from byref_sandbox.language import arrays, databases, names, readers, styles, typed
 from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.language.files import MODE as OPEN_MODE
+from byref_sandbox.language.modules import GENERATED_MODULE
 from byref_sandbox.language.policy import Language
 from byref_sandbox.state import drawings, helpers, remembered
 from byref_sandbox.state.codes import Code, Codes, Unkept
@@ -99,6 +101,8 @@ class Builders:
         self._drawn = figures
         self._listed = listed
         self._guarded: dict[type, frozenset[str]] = {}
+        self._empty: dict[type, list[tuple[Any, tuple[Any, ...]]]] = {}
+        """Classes that have no attributes yet, and the classes made from them that are filled after them, with their attributes."""
 
     def all(self) -> list[Callable[..., Any]]:
         """Return the builders of this reading, in the order of BUILDERS."""
@@ -329,6 +333,11 @@ class Builders:
 
     def make_class(self, how: str, name: str, bases: tuple[Any, ...], options: dict[str, Any], meta: str) -> Any:
         """Make a class without methods and attributes. No method of the code runs."""
+        made = self._made_class(how, name, bases, options, meta)
+        self._empty[made] = []
+        return made
+
+    def _made_class(self, how: str, name: str, bases: tuple[Any, ...], options: dict[str, Any], meta: str) -> Any:
         if type(name) is not str or type(bases) is not tuple or type(options) is not dict:
             raise Unkept("no description of a class")
         if how == "namedtuple":
@@ -343,19 +352,15 @@ class Builders:
                 raise Unkept("a class that is made from a base which none may be made from")
         if how == "enum":
             return self._enumeration(name, bases, options)
-        if how not in ("class", "slotted"):
+        if how != "class":
             raise Unkept("no kind of class")
         space: dict[str, Any] = {"__module__": "__main__"}
         if "__orig_bases__" in options:
             space["__orig_bases__"] = options["__orig_bases__"]
-        if how == "class" and "__slots__" in options:
+        if "__slots__" in options:
             space["__slots__"] = _slots(options["__slots__"])
         kind = _METACLASSES[meta]
-        made = self._without_hooks(bases, lambda: kind(name, bases, space))
-        made = self._guards.adopt(made)
-        if how == "slotted":
-            return self._slotted(made, options)
-        return made
+        return self._guards.adopt(self._without_hooks(bases, lambda: kind(name, bases, space)))
 
     def _without_hooks(self, bases: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """Make a class without calling an `__init_subclass__` of the code: it ran when the class was first made."""
@@ -379,48 +384,61 @@ class Builders:
         meta: Any = next((type(base) for base in bases if issubclass(type(base), enum.EnumMeta)), None)
         if meta is None:
             raise Unkept("no enumeration")
+        members = check_names(options["members"])
+        for each, attributes in options["values"].items():
+            self.fill_instance(members[each], attributes)
         space = meta.__prepare__(name, bases)
-        for each, value in check_names(options["members"]).items():
-            space[each] = enum.member(value)  # a function, or what acts like one, would be a method
+        data: Any = meta._get_mixins_(name, bases)[0]
+        is_of_data = type_of_layout(data) is object and dataclasses.is_dataclass(data)
+        for each, value in members.items():
+            space[each] = enum.member((value,) if is_of_data else value)  # a function alone would be a method
+        if is_of_data:
+            space["__new__"] = _member_of_data
         space["__module__"] = "__main__"
-        with _aside(
-            bases, self._guards.is_user_class, ("__init__", "__new__", "__new_member__", "_generate_next_value_")
-        ):
+        with _aside(bases, self._guards.is_user_class):
             made = self._guards.adopt(meta.__new__(meta, name, bases, space))
+        if is_of_data:
+            type.__delattr__(made, "__new_member__")
+            type.__setattr__(made, "_new_member_", object.__new__)
         for each, attributes in options["attributes"].items():
-            object.__getattribute__(made.__members__[each], "__dict__").update(check_names(attributes))
+            for attribute, value in check_names(attributes).items():
+                _put(made.__members__[each], attribute, value)
         return made
-
-    def _slotted(self, made: Any, options: dict[str, Any]) -> Any:
-        """A dataclass with slots is another class than the one that was decorated, so its fields are needed at once."""
-        flags, fields, annotations = options["data"]
-        _set_fields(made, fields, annotations)
-        decorate: Any = self._facades["dataclasses"].dataclass
-        return decorate(**flags, slots=True)(made)
 
     def fill_class(self, cls: Any, state: tuple[Any, ...]) -> None:
         """Give a class its attributes; the methods of a dataclass are generated again."""
         self._check_class(cls)
         own, annotations, data, qualname, place, is_checkable = state
+        empty = next((each for each in mro_of(cls)[1:] if each in self._empty), None)
+        if data is not None and empty is not None:  # it is in an attribute of its base, whose fields it needs
+            self._empty[empty].append((cls, state))
+            return
         self._guarded.clear()
+        made = dict(namespace_of(cls))
         if place is not None:
             self._codes.classes[cls] = Code(*place)
         for name, value in check_names(own).items():
             type.__setattr__(cls, name, value)
-        if annotations is not None and data is None and annotations:
-            type.__setattr__(cls, "__annotations__", annotations)
         if data is not None:
-            flags, fields, annotations = data
-            _set_fields(cls, fields, annotations)
+            flags, fields, hints = data
+            _set_fields(cls, fields, hints)
             decorate: Any = self._facades["dataclasses"].dataclass
             decorate(**flags)(cls)
+            if "__slots__" in made:
+                slots = {name: made[name] for name in fields.keys() & made.keys()}
+                for name, value in (slots | (_STATE_OF_FROZEN if flags["frozen"] else {})).items():
+                    type.__setattr__(cls, name, value)
             for name in fields.keys() & own.keys():
                 type.__setattr__(cls, name, own[name])  # as code has set it since the class was made
+        if annotations:
+            type.__setattr__(cls, "__annotations__", annotations)
         type.__setattr__(cls, "__qualname__", qualname)
         if is_checkable:
             typing.runtime_checkable(cls)
         if issubclass(type(cls), abc.ABCMeta):
             abc.update_abstractmethods(cls)
+        for waiting in self._empty.pop(cls, ()):
+            self.fill_class(*waiting)
 
     def member(self, cls: Any, name: str | None, value: Any) -> Any:
         """Return a member of an enumeration; combined flags have no name."""
@@ -670,6 +688,13 @@ class Builders:
         """`typing.TypeVar`."""
         return typing.TypeVar(name, *constraints, bound=bound, covariant=is_co, contravariant=is_contra)
 
+    def forward_ref(self, text: str, is_argument: bool, is_of_code: bool, is_class: bool) -> Any:
+        """`typing.ForwardRef`. Its text is compiled once more, and not evaluated."""
+        if type(text) is not str:
+            raise Unkept("a type hint without a text")
+        module = "__main__" if is_of_code else None
+        return typing.ForwardRef(text, is_argument=is_argument, module=module, is_class=is_class)
+
     def new_type(self, name: str, supertype: Any) -> Any:
         """`typing.NewType`."""
         return typing.NewType(name, supertype)
@@ -690,6 +715,11 @@ BUILDERS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 """The builders by name. A writer's stream refers to these; a reader replaces them by its own methods."""
 
+_STATE_OF_FROZEN: Final[dict[str, Any]] = {
+    f"__{name}__": vars(dataclasses)[f"_dataclass_{name}"] for name in ("getstate", "setstate")
+}
+"""What `dataclasses` gives a frozen class when it makes its slots: instances are copied by these."""
+_OF_MEMBERS: Final = words("__init__ __new__ __new_member__ __setattr__ __init_subclass__ _generate_next_value_")
 _DICTS: Final = (dict, collections.defaultdict, collections.OrderedDict, collections.Counter)
 _METACLASSES: Final[Mapping[str, Any]] = {
     "": type,
@@ -759,28 +789,35 @@ def _slots(given: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _aside(bases: tuple[Any, ...], is_own: Callable[[object], bool], hidden: tuple[str, ...]) -> Any:
-    """Set aside those methods of the code that run when a member is made."""
-    held = [
-        (each, name, namespace_of(each)[name])
+def _aside(bases: tuple[Any, ...], is_own: Callable[[object], bool]) -> Any:
+    """Set aside those methods of the code that run when an enumeration and its members are made."""
+    held = {
+        (each, name): namespace_of(each)[name]
         for base in bases
         for each in mro_of(base)
         if is_own(each)
-        for name in hidden
+        for name in _OF_MEMBERS
         if _is_of_code(namespace_of(each).get(name))
-    ]
+    }
     try:
-        for each, name, _ in held:
+        for each, name in held:
             type.__delattr__(each, name)
         yield
     finally:
-        for each, name, value in held:
+        for (each, name), value in held.items():
             type.__setattr__(each, name, value)
 
 
 def _is_of_code(held: Any) -> bool:
     function = held.__func__ if type(held) in (staticmethod, classmethod) else held
-    return type(function) is types.FunctionType and function.__module__ == "__main__"
+    return type(function) is types.FunctionType and function.__module__ in ("__main__", GENERATED_MODULE)
+
+
+def _member_of_data(cls: Any, value: Any) -> Any:
+    """Make a member whose value is there already: an enumeration that mixes in a dataclass would make one of what it is given."""
+    made = object.__new__(cls)
+    made._value_ = value
+    return made
 
 
 def _plain_dtype(given: Any) -> Any:

@@ -32,6 +32,7 @@ FORMAT: Final = 1
 """Version of the streams and of the header. A reader accepts no other."""
 
 TAKEN_APART: Final = {
+    "_collections_abc": "_CallableGenericAlias",
     "builtins": "object bytearray complex range slice map filter zip enumerate reversed",
     "collections": "deque OrderedDict Counter defaultdict ChainMap UserDict UserList",
     "byref_sandbox.language.dispatching": "SingleDispatch SingleDispatchMethod",
@@ -66,8 +67,7 @@ TAKEN_APART: Final = {
     "textwrap": "TextWrapper",
     "time": "struct_time",
     "types": "GenericAlias UnionType",
-    "typing": """_GenericAlias _LiteralGenericAlias _CallableGenericAlias _AnnotatedAlias _ConcatenateGenericAlias
-        ForwardRef""",
+    "typing": "_GenericAlias _LiteralGenericAlias _CallableGenericAlias _AnnotatedAlias _ConcatenateGenericAlias",
     "typing ": "_UnionGenericAlias" if sys.version_info < (3, 14) else "",  # since then a union is a types.UnionType
     "urllib.parse": "ParseResult SplitResult DefragResult ParseResultBytes SplitResultBytes DefragResultBytes",
     "uuid": "UUID",

@@ -237,6 +237,12 @@ def _given_flags(pattern: re.Pattern[Any]) -> int:
     return int(pattern.flags & ~functools.reduce(operator.or_, implied, 0))
 
 
+def _forward_ref(_: Writing, hint: Any) -> Any:
+    """A type hint by its text: what Python compiled of it is code, of which a stream has none."""
+    text, is_of_code = str.__str__(hint.__forward_arg__), hint.__forward_module__ == "__main__"
+    return BUILDERS["forward_ref"], (text, hint.__forward_is_argument__, is_of_code, hint.__forward_is_class__)
+
+
 def _key_of(zone: zoneinfo.ZoneInfo) -> str:
     if zone.key is None:
         raise Unkept("a time zone without a name")
@@ -283,6 +289,7 @@ REDUCERS: Final[dict[type, Callable[[Writing, Any], Any]]] = {
         BUILDERS["type_variable"],
         (t.__name__, t.__constraints__, t.__bound__, t.__covariant__, t.__contravariant__),
     ),
+    typing.ForwardRef: _forward_ref,
     typing.NewType: lambda _w, t: (BUILDERS["new_type"], (t.__name__, t.__supertype__)),
     dataclasses.InitVar: lambda _w, v: (BUILDERS["init_variable"], (v.type,)),
     dataclasses.Field: lambda _w, f: (

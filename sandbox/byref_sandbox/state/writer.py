@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import datetime
 import enum
-import importlib
 import inspect
 import operator
 import pickle
@@ -28,6 +27,7 @@ import pandas as pd
 from byref_sandbox.code.words import words
 from byref_sandbox.language.calling import Functions
 from byref_sandbox.language.facades import Facade, facade_name
+from byref_sandbox.language.inspecting import annotations_of
 from byref_sandbox.language.names import REFUSED_ATTRIBUTES
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.state import drawings, helpers
@@ -402,7 +402,7 @@ class Writer(pickle.Pickler):
             state["defaults"] = function.__defaults__
         if function.__kwdefaults__ is not None:
             state["kwdefaults"] = function.__kwdefaults__
-        if annotations := _annotations(function):
+        if annotations := annotations_of(function):
             state["annotations"] = annotations
         if function.__dict__:
             state["attributes"] = check_names(function.__dict__)
@@ -431,31 +431,29 @@ class Writer(pickle.Pickler):
         else:
             if "__orig_bases__" in space:
                 options["__orig_bases__"] = space["__orig_bases__"]
-            if "__slots__" in space and fields is None:
+            if "__slots__" in space:
                 options["__slots__"] = space["__slots__"]
         own = {name: held for name, held in space.items() if not self._is_generated(cls, name, held, how, options)}
         for name, held in own.items():
             self._check_member(name, held)
         if fields is not None:
-            data = _dataclass_of(space, _annotations(cls), fields)
-            if "__slots__" in space:
-                how, options, data = "slotted", {"data": data, "__slots__": space["__slots__"]}, None
-                own = {name: held for name, held in own.items() if name not in fields or _is_of_class(fields[name])}
+            data = _dataclass_of(space, annotations_of(cls), fields)
         check_names(own)
         meta = _metaclass(cls)
-        annotations = None if how == "slotted" else _annotations(cls)
         place = self._codes.place_of_class(cls)
         if place is not None:
             self.programs.add(place.program)
         is_checkable = space.get("_is_runtime_protocol") is True
-        state = own, annotations, data, _qualname_of(cls), place and tuple(place), is_checkable
+        state = own, annotations_of(cls), data, _qualname_of(cls), place and tuple(place), is_checkable
         arguments = (how, _name_of(cls), bases if how != "namedtuple" else (), options, meta)
         return BUILDERS["make_class"], arguments, state, None, None, BUILDERS["fill_class"]
 
     def _members(self, cls: Any) -> dict[str, object]:
         members = {name: _look_up(member, "_value_") for name, member in cls.__members__.items()}
+        slots = self._slots_of(cls)
         held = {
-            name: {
+            name: _held_in(member, slots)
+            | {
                 n: v
                 for n, v in _look_up(member, "__dict__").items()
                 if n[:1] != "_" or (n[:2] != "__" and n[-1:] != "_")
@@ -463,7 +461,21 @@ class Writer(pickle.Pickler):
             for name, member in cls.__members__.items()
         }
         _check_payloads(cls)
-        return {"members": members, "attributes": {name: each for name, each in held.items() if each}}
+        return {
+            "members": members,
+            "attributes": {name: each for name, each in held.items() if each},
+            "values": {name: each for name, value in members.items() if (each := self._compared(value))},
+        }
+
+    def _compared(self, value: Any) -> dict[str, Any]:
+        """Return the attributes that a member's value needs while the class is made, if it is then compared by them."""
+        kind = type(value)
+        if not self.is_user_class(kind) or _held(kind, "__eq__") is object.__eq__ or issubclass(kind, enum.Enum):
+            return {}
+        if not self._layout_of(kind).is_plain:
+            return {}
+        self.runs_code = self.runs_code or self._layouts[kind].runs_code
+        return self._attributes(value, self._layouts[kind])
 
     def _is_generated(self, cls: Any, name: str, held: Any, how: str, options: dict[str, Any]) -> bool:
         """Whether making the class anew makes this member as well. One that is not certain to be made is written, or the class is not kept."""
@@ -490,7 +502,10 @@ class Writer(pickle.Pickler):
             return module is vars(dataclasses) or inspect.unwrap(inside).__code__.co_filename == "<string>"
         if how == "enum":
             is_for_enum = name[:1] == name[-1:] == "_" and (name[:2] != "__" or name in _ENUM)
-            return name in options["members"] or module is vars(enum) or (is_for_enum and not is_function)
+            is_found = not is_function or (
+                name == "_value_repr_" and any(namespace_of(each).get("__repr__") is held for each in mro_of(cls))
+            )
+            return name in options["members"] or module is vars(enum) or (is_for_enum and is_found)
         return how == "namedtuple" and (name in _NAMEDTUPLE or kind.__name__ == "_tuplegetter")
 
     def _check_member(self, name: str, held: Any) -> None:
@@ -510,14 +525,7 @@ class Writer(pickle.Pickler):
     def _instance(self, obj: Any, cls: type) -> Any:
         """Return the contents of an instance, read from where the interpreter keeps them."""
         layout = self._layouts.get(cls) or self._layout_of(cls)
-        attributes: dict[str, Any] = {}
-        for name, slot in layout.slots:
-            with contextlib.suppress(AttributeError):
-                attributes[name] = slot.__get__(obj, cls)
-        if layout.has_dict:
-            attributes |= _look_up(obj, "__dict__")
-            if layout.is_of_library:
-                check_names(attributes)
+        attributes = self._attributes(obj, layout)
         if layout.is_plain:
             return self._filled(obj, cls, BUILDERS["instance"], (cls,), attributes)
         if issubclass(cls, BaseException):
@@ -543,16 +551,25 @@ class Writer(pickle.Pickler):
                 return self.later(obj, BUILDERS["payload"], (cls, maxlen), BUILDERS["fill_payload"], state)
         raise Unkept(f"an instance of a class made from {_name_of(type_of_layout(cls))!r}")
 
+    def _attributes(self, obj: Any, layout: _Layout) -> dict[str, Any]:
+        attributes = _held_in(obj, layout.slots)
+        if layout.has_dict:
+            attributes |= _look_up(obj, "__dict__")
+            if layout.is_of_library:
+                check_names(attributes)
+        return attributes
+
+    def _slots_of(self, cls: type) -> list[tuple[str, Any]]:
+        slots: dict[str, Any] = {}
+        for each in filter(self.is_user_class, mro_of(cls)):
+            for name, held in namespace_of(each).items():
+                if type(held) is types.MemberDescriptorType:
+                    slots.setdefault(name, held)
+        return [*slots.items()]
+
     def _layout_of(self, cls: type) -> _Layout:
         """Return where instances of a class keep their contents; looked up once for each class."""
-        slots: dict[str, Any] = {}
-        has_dict = False
-        for each in mro_of(cls):
-            for name, held in namespace_of(each).items():
-                if type(held) is types.MemberDescriptorType and self.is_user_class(each):
-                    slots.setdefault(name, held)
-                elif name == "__dict__":
-                    has_dict = True
+        has_dict = any("__dict__" in namespace_of(each) for each in mro_of(cls))
         hashed = _held(cls, "__hash__")
         runs_code = any(
             type(found) is types.FunctionType and self._is_own(found) for found in (hashed, _held(cls, "__eq__"))
@@ -560,7 +577,9 @@ class Writer(pickle.Pickler):
         needs_hash = hashed is not None and hashed is not object.__hash__
         is_plain = type_of_layout(cls) is object and not issubclass(cls, BaseException)
         is_of_library = not all(each is object or self.is_user_class(each) for each in mro_of(cls))
-        made = self._layouts[cls] = _Layout([*slots.items()], has_dict, is_plain, needs_hash, runs_code, is_of_library)
+        made = self._layouts[cls] = _Layout(
+            self._slots_of(cls), has_dict, is_plain, needs_hash, runs_code, is_of_library
+        )
         return made
 
     def _filled(self, obj: Any, cls: type, make: Any, arguments: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -626,6 +645,11 @@ class ExactWriter(Writer):
         return number
 
 
+_PSEUDO: Final[dict[Any, Any]] = {
+    vars(dataclasses)["_FIELD_CLASSVAR"]: typing.ClassVar,
+    vars(dataclasses)["_FIELD_INITVAR"]: dataclasses.InitVar,
+}
+"""Annotations that make no field: as text they would be looked up in a module. What is no field of any kind is `KW_ONLY`."""
 _HAS_DOC: Final = 0x4000000
 _ERROR_PARTS: Final = ("__cause__", "__context__", "__suppress_context__")
 _BESIDE_ARGUMENTS: Final[dict[type, tuple[str, ...]]] = {
@@ -636,16 +660,6 @@ _BESIDE_ARGUMENTS: Final[dict[type, tuple[str, ...]]] = {
 }
 
 
-def _annotations(owner: Any) -> dict[str, Any]:
-    if sys.version_info < (3, 14):
-        if type(owner) is types.FunctionType:
-            return dict(owner.__annotations__)
-        return dict(namespace_of(owner).get("__annotations__", {}))
-    library: Any = importlib.import_module("annotationlib")
-    found: dict[str, Any] = library.get_annotations(owner, format=library.Format.FORWARDREF)
-    return found
-
-
 def _dataclass_of(space: dict[str, Any], annotations: dict[str, Any], fields: dict[str, Any]) -> tuple[Any, ...]:
     given = space["__dataclass_params__"]
     flags = {n: getattr(given, n) for n in ("init", "repr", "eq", "order", "unsafe_hash", "frozen")}
@@ -654,7 +668,12 @@ def _dataclass_of(space: dict[str, Any], annotations: dict[str, Any], fields: di
         for name, f in fields.items()
         if not _is_of_class(f) and name in annotations
     }
-    return flags, own, annotations
+    kinds = {name: _PSEUDO.get(f._field_type) for name, f in fields.items()}
+    hints = {
+        name: kinds.get(name, dataclasses.KW_ONLY) or hint if type(hint) is str else hint
+        for name, hint in annotations.items()
+    }
+    return flags, own, hints
 
 
 def _check_payloads(cls: Any) -> None:
@@ -691,6 +710,14 @@ def _payload(obj: Any, base: Any) -> Any:
     return base(base.__iter__(obj)) if base in (tuple, frozenset) else base.__getnewargs__(obj)[0]
 
 
+def _held_in(obj: Any, slots: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, slot in slots:
+        with contextlib.suppress(AttributeError):
+            found[name] = slot.__get__(obj)
+    return found
+
+
 def _beside_arguments(error: BaseException) -> dict[str, Any]:
     """Return what the constructors of Python's own errors set beside their arguments: `OSError(2, "no such file", "a.csv").filename`."""
     kinds = [each for each in _BESIDE_ARGUMENTS if isinstance(error, each)]
@@ -705,7 +732,7 @@ def _is_undefined_function(kind: type) -> bool:
 
 def _is_of_class(field: Any) -> bool:
     """Whether a field of a dataclass is an attribute of the class only."""
-    return field._field_type is dataclasses._FIELD_CLASSVAR  # type: ignore[attr-defined]
+    return _PSEUDO.get(field._field_type) is typing.ClassVar
 
 
 def _metaclass(cls: type) -> str:

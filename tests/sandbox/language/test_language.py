@@ -175,6 +175,44 @@ def test_logging_and_tracebacks_go_to_the_output(language: Language) -> None:
     assert printed(language, code) == expected
 
 
+def test_tracebacks_name_what_an_error_was_raised_from_and_go_into_a_file(language: Language) -> None:
+    code = (
+        "import io, sys, traceback\n"
+        "log = io.StringIO()\n"
+        "try:\n"
+        "    try:\n"
+        "        1 / 0\n"
+        "    except ZeroDivisionError:\n"
+        "        {}['a']\n"
+        "except KeyError as error:\n"
+        "    try:\n"
+        "        raise ValueError('bad') from error\n"
+        "    except ValueError as last:\n"
+        "        traceback.print_exc(file=log)\n"
+        "        traceback.print_exception(*sys.exc_info(), file=log)\n"
+        "        kept = last\n"
+        "print(log.getvalue())\n"
+        "traceback.print_exception(kept, chain=False)\n"
+        "traceback.print_exception(KeyError('never raised'), file=log)\n"
+        "try:\n"
+        "    raise kept from kept\n"
+        "except ValueError:\n"
+        "    text = traceback.format_exc()\n"
+        "print(log.getvalue()[-25:], text.count('Traceback'))\n"
+    )
+    begin = 'Traceback (most recent call last):\n  File "<code>", line '
+    whole = (
+        f"{begin}5, in <module>\nZeroDivisionError: division by zero\n"
+        "\nDuring handling of the above exception, another exception occurred:\n\n"
+        f"{begin}7, in <module>\nKeyError: 'a'\n"
+        "\nThe above exception was the direct cause of the following exception:\n\n"
+        f"{begin}10, in <module>\nValueError: bad\n"
+    )
+    expected = f"{whole}{whole}\n{begin}10, in <module>\nValueError: bad\nKeyError: 'never raised'\n 1\n"
+    assert printed(language, code) == expected
+    assert failure(language, "import traceback\ntraceback.print_exc(file=[])").kind == "NotAllowed"
+
+
 def test_the_page_of_the_language_lists_its_modules(language: Language) -> None:
     page = (Path(__file__).parents[3] / "docs" / "language.md").read_text()
     table = page.split("## Modules")[1].split("| science, with")[0]

@@ -8,7 +8,9 @@ import decimal
 import functools
 import importlib
 import random
+import sys
 import tempfile
+import types
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -56,9 +58,15 @@ def plain(cells: tuple[str, ...]) -> Any:
     """The value of the last expression of the last cell, in one process that runs them all."""
     import ast
 
-    space: dict[str, Any] = {"__name__": "__main__", "pd": pd, "np": np}
-    space |= {name: importlib.import_module(name) for name in _MODULES}
-    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):  # some write files
+    main = types.ModuleType("__main__")  # in which the classes say that they are
+    space = vars(main)
+    space.update({"pd": pd, "np": np} | {name: importlib.import_module(name) for name in _MODULES})
+    with (
+        tempfile.TemporaryDirectory() as place,  # some write files
+        contextlib.chdir(place),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setitem(sys.modules, "__main__", main)
         for cell in cells:
             tree = ast.parse(cell)
             last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
