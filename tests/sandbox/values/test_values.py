@@ -43,8 +43,14 @@ DATA = [
     (frozenset("a"), ["a"]),
     (
         {1: "a", None: "b", False: "c", (1, "x"): "d", 2.5: "e"},
-        {"1": "a", "None": "b", "False": "c", "1, x": "d", "2.5": "e"},
+        {"1": "a", "null": "b", "false": "c", "1, x": "d", "2.5": "e"},
     ),
+    (collections.Counter([True, True, False]), {"true": 2, "false": 1}),
+    ({None: {np.bool_(False): 1}}, {"null": {"false": 1}}),
+    ({1: "a", "1": "b", "1_2": "c"}, {"1": "a", "1_2": "b", "1_2_2": "c"}),
+    ([{"a": ({None: 4, "null": 1},)}], [{"a": [{"null": 4, "null_2": 1}]}]),
+    ({(1, 2): 3, "1, 2": 4}, {"1, 2": 3, "1, 2_2": 4}),
+    ({float("nan"): 1, float("nan"): 2}, {"nan": 1, "nan_2": 2}),
     ({np.int64(3): 1}, {"3": 1}),
     ({datetime.date(2024, 1, 2): 1, "a": {1, 2}}, {"2024-01-02": 1, "a": [1, 2]}),
     ({pd.Timestamp("2024-01-02"): 1}, {"2024-01-02T00:00:00": 1}),
@@ -103,6 +109,11 @@ DATA = [
 )
 def test_data(value: object, data: object) -> None:
     assert json.loads(values.to_json(value)) == data
+
+
+def test_keys_with_the_same_text_stay_apart_in_long_data() -> None:
+    value = {1: "a", "1": "b", "rows": list(range(30_000))}
+    assert json.loads(values.in_lines(value, values.to_json(value))) == {"1": "a", "1_2": "b", "rows": value["rows"]}
 
 
 def cyclic() -> list[object]:
