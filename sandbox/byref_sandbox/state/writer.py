@@ -54,6 +54,8 @@ _NOTHING_ELSE: Final = re.compile(rb"\x80\x05(?:\x95.{8})?(?:h(.)|j(.{4}))\.", r
 """A pickle that is a reference to an object of an earlier one."""
 LEAF_BYTES: Final = 16 << 10
 """A buffer of this size or more is a blob of its own."""
+_SET: Final = b"\x8f\x94"
+"""The opcodes of an empty set that gets a number."""
 _WRITTEN_NANS: Final = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")
 _ROUNDED_BITS: Final = 8
 _MAX_TEXT_CHARS: Final = 10_000
@@ -256,6 +258,15 @@ class Writer(pickle.Pickler):
     def has_nan(self) -> bool:
         """Whether it has written what is no number by its value alone: which of these are one object is not known to a reader."""
         return any(each in self._sink.data for each in _WRITTEN_NANS)
+
+    def has_sets(self) -> bool:
+        """Whether it may have written sets."""
+        return _SET in self._sink.data
+
+    @property
+    def room(self) -> int:
+        """How many bytes more it takes."""
+        return self._sink.room
 
     def body(self) -> bytearray:
         """Return everything that was written. Nothing can be written afterwards."""
