@@ -28,7 +28,18 @@ from blake3 import blake3
 from msgspec import Struct
 
 from byref_sandbox.code.analysis import definitions_of
-from byref_sandbox.contents import MAX_LAST_BYTES, OTHER_INFERENCE, SETTINGS, Contents, Last, Name, Part, Path, Versions
+from byref_sandbox.contents import (
+    MAX_LAST_BYTES,
+    OTHER_INFERENCE,
+    SETTINGS,
+    Contents,
+    Last,
+    Name,
+    Part,
+    Path,
+    Versions,
+    is_of_code,
+)
 from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.state.builders import BUILDERS, Builders
 from byref_sandbox.state.codes import Code, Codes, Unkept
@@ -259,7 +270,7 @@ class Graph:
             pass
         elif name.startswith(SETTINGS):
             self._settings.apply(name, value)
-        elif name.isidentifier() and not name.startswith("__"):
+        elif is_of_code(name):
             self._space[name] = value
 
     def _at(self, path: Path) -> object:

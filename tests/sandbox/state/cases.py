@@ -12,6 +12,7 @@ KEPT: dict[str, tuple[str, ...]] = {
     "a recursive function": ("def fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)", "fib(10)"),
     "late binding": ("def f():\n    return base + 1\nbase = 1", "base = 10\nf()"),
     "a global that a function sets": ("total = 0\ndef add(n):\n    global total\n    total += n\nadd(2)", "add(3)\ntotal"),
+    "names with underscores": ("__version__, __cache, _x, __all__ = '1.2', {1: 2}, 3, ['_x']\ndef get():\n    return __cache", "__version__, __cache, _x, __all__, get() is __cache"),
     "names for None": ("best, first = 5, None\ncache = None\ndef get():\n    return cache\nbest = None", "[best, first, get()]"),
     "a name that is None, and was not": ("best = 5", "best = None", "best"),
     "a mutable default": ("def log(x, seen=[]):\n    seen.append(x)\n    return seen\nlog(1)", "log(2)"),
