@@ -162,9 +162,9 @@ class Language:
         """Whether a value is a figure, a part of a figure, or a container of such."""
         return self._plots is not None and self._plots.is_drawing(value)
 
-    def is_file(self, value: object) -> bool:
-        """Whether a value is a file that was closed or is written: its content is stored under the file's name, not the variable's."""
-        return isinstance(value, TextFile | BinaryFile) and (value.closed or value.writable())
+    def is_closed_file(self, value: object) -> bool:
+        """Whether a value is a file that was closed."""
+        return isinstance(value, TextFile | BinaryFile) and value.closed
 
     def compile(self, source: str, filename: str = FILENAME) -> Program:
         """Check and compile code; raise `Refused` with a failure of kind SyntaxError or NotAllowed."""

@@ -280,7 +280,7 @@ class Names:
         bound: dict[str, object] = {}
         told: list[wire.Frame] = []
         for name, value in itertools.islice(self._space.items(), _MAX_LOOKED_AT):
-            if not is_of_code(name) or self._language.is_file(value):
+            if not is_of_code(name):
                 continue
             if name == LAST and value is self._last:
                 continue
@@ -323,6 +323,8 @@ class Names:
     def _frame(self, name: str, value: object, written: Written, room: int) -> Any:
         """Return what the reply says of one name, or None."""
         why = written.lost.get(name)
+        if self._language.is_closed_file(value) and self._language.is_closed_file(self._before.get(name, value)):
+            return None  # each `with open(...) as f` leaves one, which is of no use
         if name == LAST and why is None:  # a variable of loops: no data for tools
             return wire.Named(name, self._what(value)) if self._is_new(name) else None
         if why is None and name not in written.changed and not self._is_new(name):
