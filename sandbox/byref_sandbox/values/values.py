@@ -28,6 +28,8 @@ MAX_CELLS_AS_JSON: Final = 200_000
 _LONG_BYTES: Final = 64 << 10
 _LINED_LEVELS: Final = 2
 _LINES_AT_ONCE: Final = 1_000
+_MOST_NUMBERS: Final = 1_000_000
+"""Numbers of a range that is data. A longer one takes no memory by itself."""
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _HOLDERS: Final = (dict, list, tuple)
 
@@ -302,6 +304,12 @@ def _array_data(array: np.ndarray[Any, Any]) -> object:
     return _nested(_moments(array.ravel(), for_text=False), array.shape) if array.dtype.kind == "M" else array.tolist()
 
 
+def _items_of(numbers: range) -> list[int]:
+    if numbers[_MOST_NUMBERS:]:  # `len` fails of more than 2**63
+        raise NotData(f"a range of more than {_MOST_NUMBERS:,} numbers is no data")
+    return list(numbers)
+
+
 # The first that fits is taken: numpy's scalars are before the Python numbers that some of them inherit from.
 _STEPS: Final[tuple[tuple[Any, Callable[[Any], object]], ...]] = (
     (str, str.__str__),
@@ -318,7 +326,8 @@ _STEPS: Final[tuple[tuple[Any, Callable[[Any], object]], ...]] = (
     (int, int),
     (float, float),
     (re.Pattern, lambda v: v.pattern),
-    ((collections.deque, range, collections.abc.Set, collections.abc.KeysView, collections.abc.ValuesView), list),
+    (range, _items_of),
+    ((collections.deque, collections.abc.Set, collections.abc.KeysView, collections.abc.ValuesView), list),
     (collections.abc.Mapping, dict),
 )
 _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)

@@ -140,6 +140,7 @@ def deep() -> list[object]:
         (iter([1]), "a list_iterator is no data"),
         ((i for i in [1]), "a generator is no data"),
         ([10**5000], "digits"),
+        ({"a": range(10**20)}, "a range of more than 1,000,000 numbers"),
         (pd.DataFrame({"a": [1]}).groupby("a"), "is no data"),
     ],
 )
@@ -321,6 +322,7 @@ def test_what_is_no_data_is_shown_by_its_repr() -> None:
 
     assert (shown.present(Long()).text or "").endswith("… [30,000 more characters]")
     assert shown.present(Liar()).text == "<Liar whose repr raised KeyError>"
+    assert shown.present({"ids": range(10**12)}).text == "{'ids': range(0, 1000000000000)}"
     assert json.loads(shown.present(Liar()).data) == "<Liar whose repr raised KeyError>"
 
 
