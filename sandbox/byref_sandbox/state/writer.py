@@ -48,6 +48,7 @@ from byref_sandbox.state.reader import NANS
 from byref_sandbox.state.reducers import REDUCERS, REDUCERS_BY_NAME, reduced_by_module
 
 HIGH: Final = 0x5A000000
+_PATTERN: Final = re.compile("")
 _REFERENCE: Final = re.compile(rb"j(...)\x5a", re.DOTALL)
 """The opcode that refers to a number from HIGH on."""
 _NOTHING_ELSE: Final = re.compile(rb"\x80\x05(?:\x95.{8})?(?:h(.)|j(.{4}))\.", re.DOTALL)
@@ -757,6 +758,7 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     types.FunctionType: Writer._function,
     types.MethodType: Writer._method,
     types.BuiltinMethodType: Writer._bound,
+    type(_PATTERN.match): Writer._bound,  # what C calls with its class as well
     **dict.fromkeys(
         (
             types.MethodDescriptorType,
