@@ -20,6 +20,8 @@ OTHER_INFERENCE: Final = f"{SETTINGS}inference"
 """Stands among them where pandas' options of making columns of text are not those of its beginning."""
 LAST: Final = "_"
 """The name of the last value of earlier runs."""
+OWN_DUNDERS: Final = frozenset(["__all__", "__author__", "__version__", "__doc__", "__date__", "__license__"])
+"""Names of the form `__x__` that code may bind; all others belong to the language."""
 MAX_CONTENTS_BYTES: Final = 16 << 20
 MAX_LAST_BYTES: Final = 64 << 10
 """Maximum bytes of the last value that are kept: nearly every run has one, and few runs use that of another."""
@@ -128,6 +130,12 @@ class Contents(msgspec.Struct, frozen=True):
         return self.parts[:1] + [
             part for part in self.parts[1:] if wanted is None or any(name.name in wanted for name in part.names)
         ]
+
+
+def is_of_code(name: str) -> bool:
+    """Whether code may have bound a name. A run that keeps another one tries to replace a part of the language."""
+    is_dunder = name.startswith("__") and name.endswith("__")
+    return name.isidentifier() and (not is_dunder or name in OWN_DUNDERS)
 
 
 class Last(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ import msgspec
 from blake3 import blake3
 
 from byref_sandbox import jsontext, wire
-from byref_sandbox.contents import decode_contents, decode_last
+from byref_sandbox.contents import decode_contents, decode_last, is_of_code
 from byref_sandbox.host.exchange import Answer
 from byref_sandbox.outcome import (
     COLUMN_TYPES,
@@ -135,9 +135,7 @@ class _Told:
                 self.last = frame.last
         elif isinstance(frame, wire.Kept | wire.Same | wire.Named | wire.Lost | wire.Missed):
             self._names += 1
-            # Names with two underscores belong to the language: a run that keeps one tries to replace a part of it.
-            is_name = frame.name.isidentifier() and not frame.name.startswith("__")
-            if self._names <= _MAX_NAMES and is_name and len(frame.name) <= _MAX_NAME_CHARS:
+            if self._names <= _MAX_NAMES and is_of_code(frame.name) and len(frame.name) <= _MAX_NAME_CHARS:
                 self._add_name(frame)
 
     def _add_name(self, frame: wire.Kept | wire.Same | wire.Named | wire.Lost | wire.Missed) -> None:

@@ -238,8 +238,8 @@ class Cursor:
         self.connection = connection
         self.arraysize = 1
         self._real: Any = real_connection(connection).cursor()
-        self._past: Any = None
-        """The real cursor, or what is left of the statement that it ran in an earlier run."""
+        self._past: _Past | None = None
+        """What is left of the statement, where it is known: after the run that ran it."""
 
     @property
     def _last(self) -> Any:
@@ -313,6 +313,14 @@ class _Past:
     def __init__(self, description: Any, rowcount: int, lastrowid: int | None, rows: list[Any]) -> None:
         self.description, self.rowcount, self.lastrowid = description, rowcount, lastrowid
         self._rows = iter(rows)
+        self.error: sqlite3.Error | None = None
+        """What was raised where the rows were read."""
+
+    def next_ones(self, most: int) -> list[Any]:
+        """Return the next rows, which stay."""
+        rows = list(itertools.islice(self._rows, most))
+        self._rows = itertools.chain(rows, self._rows)
+        return rows
 
     def __next__(self) -> Any:
         return next(self._rows)
@@ -540,22 +548,35 @@ def left_of(cursor: Cursor) -> tuple[Any, ...]:
     Raises:
         NotKept: it has too many rows left, they may take code or long to find, or its connection is closed.
     """
-    real, last = cursor.connection._real, cursor._last
+    real = cursor.connection._real
     if real.is_closed:
         raise NotKept("a cursor of a closed connection")
-    if cursor.connection._made and cursor._past is None and last.description is not None:
-        raise NotKept("an open query of a database with functions of the code: make a list of it")
-    steps = itertools.count()
-    real.set_progress_handler(lambda: next(steps) > _MOST_STEPS, _STEPS)
-    try:
-        rows = last.fetchmany(_MOST_LEFT + 1)
-    except sqlite3.Error as error:
-        raise NotKept(f"an open query: {error}") from error
-    finally:
-        real.set_progress_handler(None, _STEPS)
+    past = cursor._past
+    if past is None:
+        if cursor.connection._made and cursor.description is not None:
+            raise NotKept("an open query of a database with functions of the code: make a list of it")
+        # Its rows can be read once, and a state may be written several times.
+        past = cursor._past = _rest(cursor._real, real)
+    rows = past.next_ones(_MOST_LEFT + 1)
+    if past.error is not None:
+        raise NotKept(f"an open query: {past.error}")
     if len(rows) > _MOST_LEFT:
         raise NotKept(f"an open query with more than {_MOST_LEFT:,} rows: make a list of it")
-    return cursor.arraysize, last.description, last.rowcount, last.lastrowid, rows
+    return cursor.arraysize, past.description, past.rowcount, past.lastrowid, rows
+
+
+def _rest(cursor: sqlite3.Cursor, connection: _Connection) -> _Past:
+    steps, rows, error = itertools.count(), [], None
+    connection.set_progress_handler(lambda: next(steps) > _MOST_STEPS, _STEPS)
+    try:
+        rows = cursor.fetchmany(_MOST_LEFT + 1)
+    except sqlite3.Error as raised:
+        error = raised
+    finally:
+        connection.set_progress_handler(None, _STEPS)
+    past = _Past(cursor.description, cursor.rowcount, cursor.lastrowid, rows)
+    past.error = error
+    return past
 
 
 def resume(cursor: Cursor, arraysize: int, *past: Any) -> None:

@@ -511,3 +511,4 @@ class BinaryFile(_Handle, io.BytesIO):  # type: ignore[misc]
 BUFFERS: Final = (io.StringIO, io.BytesIO, TextFile, BinaryFile)
 """Exactly these types may be read from and written to: a subclass could have methods of the code's."""
 TEXT_BUFFERS: Final = (io.StringIO, TextFile)
+Files.open.__qualname__ = "open"  # as errors about its arguments show it

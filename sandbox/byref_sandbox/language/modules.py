@@ -314,6 +314,7 @@ class Modules:
         *,
         rename: bool = False,
         defaults: Iterable[Any] | None = None,
+        module: object = None,  # the class is the code's own, whatever is given
     ) -> Any:
         fields = field_names.replace(",", " ").split() if type(field_names) is str else [*map(str, field_names)]
         _check_fields(fields)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from RestrictedPython.transformer import INSPECT_ATTRIBUTES
 
 from byref_sandbox.code.words import words
+from byref_sandbox.contents import OWN_DUNDERS
 
 FRAME_HELPER = "df"
 """The helper that makes a DataFrame of a variable. Models write `df = pd.DataFrame(orders)` everywhere, so a call of `df` reaches the helper even then."""
@@ -88,7 +89,7 @@ CLASS_DUNDERS = words("""__init__ __new__ __post_init__ __repr__ __str__ __forma
 """Dunder names that a class body may define. Left out is what intercepts every look-up (`__getattribute__`), makes isinstance lie,
 rebuilds objects (`__reduce__`) or gives out raw memory (`__array_interface__`, `__buffer__`, `__dlpack__`)."""
 
-MODULE_DUNDERS = words("__all__ __author__ __version__ __doc__ __date__ __license__")
+MODULE_DUNDERS = OWN_DUNDERS
 """Names by which a script describes itself."""
 
 READ_DUNDERS = (CLASS_DUNDERS - {"__slots__", "__array__", "__class_getitem__"}) | words(

@@ -10,7 +10,7 @@ import types
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 from byref_sandbox.code.awaiting import awaited_in
 from byref_sandbox.code.libraries import LIBRARIES, is_installed
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from byref_sandbox.language.gallery import Drawn
     from byref_sandbox.language.plotting import Plots
 
+_PACKAGE: Final = __name__.partition(".")[0]
 FILENAME = "<code>"
 EVALUATED = "<eval>"
 """The file name of what `eval` evaluates: its lines are not those of the code."""
@@ -104,7 +105,10 @@ class Language:
         self._note_imported()
 
     def _note_imported(self) -> None:
-        self._imported = {id(v) for f in self._modules.facades.values() for v in vars(f).values() if callable(v)}
+        imported = [*map(vars, self._modules.facades.values())]
+        for space in (self.builtins, *imported):
+            _name_as_code_does(space)
+        self._imported = {id(v) for space in imported for v in space.values() if callable(v)}
 
     def learn_plots(self) -> None:
         """Load matplotlib and use it once, unless that is done; it takes most of a second. If it is missing, code is told so."""
@@ -162,9 +166,9 @@ class Language:
         """Whether a value is a figure, a part of a figure, or a container of such."""
         return self._plots is not None and self._plots.is_drawing(value)
 
-    def is_file(self, value: object) -> bool:
-        """Whether a value is a file that was closed or is written: its content is stored under the file's name, not the variable's."""
-        return isinstance(value, TextFile | BinaryFile) and (value.closed or value.writable())
+    def is_closed_file(self, value: object) -> bool:
+        """Whether a value is a file that was closed."""
+        return isinstance(value, TextFile | BinaryFile) and value.closed
 
     def compile(self, source: str, filename: str = FILENAME) -> Program:
         """Check and compile code; raise `Refused` with a failure of kind SyntaxError or NotAllowed."""
@@ -310,3 +314,12 @@ def _refusal(problems: list[transformer.Problem]) -> Failure:
     others = sorted({f"line {p.line}: {p.message}" for p in problems if p.message != first.message})
     message = first.message + (f" (also {'; '.join(others[:5])})" if others else "")
     return Failure("NotAllowed", message[:2000], first.line, first.hint)
+
+
+def _name_as_code_does(space: Mapping[str, Any]) -> None:
+    """Give functions of this package the names that code has for them, which errors about their arguments show."""
+    for name, value in space.items():
+        function: Any = value.__func__ if type(value) is types.MethodType else value
+        is_own = type(function) is types.FunctionType and function.__module__.partition(".")[0] == _PACKAGE
+        if is_own and name.isidentifier() and not name.startswith("_"):
+            function.__name__ = function.__qualname__ = name

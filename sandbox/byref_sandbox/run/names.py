@@ -26,6 +26,7 @@ from byref_sandbox.contents import (
     decode_last,
     encode_contents,
     encode_last,
+    is_of_code,
 )
 from byref_sandbox.jsontext import encodable
 from byref_sandbox.language.policy import Language, Program
@@ -263,7 +264,7 @@ class Names:
 
     def told_of_stop(self) -> list[wire.Frame]:
         """Return what the reply says where no time or memory is left to look at the names: new values are lost."""
-        new = [name for name in self._space if name.isidentifier() and not name.startswith("__") and self._is_new(name)]
+        new = [name for name in self._space if is_of_code(name) and self._is_new(name)]
         new += [name for name in self._request.changed if name in self._before and name not in self._tools]
         return [*self.missed, *(wire.Lost(name, STOPPED) for name in new[:_MAX_NAMES])]
 
@@ -279,7 +280,7 @@ class Names:
         bound: dict[str, object] = {}
         told: list[wire.Frame] = []
         for name, value in itertools.islice(self._space.items(), _MAX_LOOKED_AT):
-            if name.startswith(("__", ".")) or not name.isidentifier() or self._language.is_file(value):
+            if not is_of_code(name):
                 continue
             if name == LAST and value is self._last:
                 continue
@@ -297,7 +298,7 @@ class Names:
                 wire.Missed("names", f"{beyond:,} more than can be kept: put what belongs together in one dict")
             )
         gone = [name for name in self._before if name not in self._space and name not in self._tools]
-        told += [wire.Lost(name, DELETED) for name in gone if name.isidentifier() and not name.startswith("__")]
+        told += [wire.Lost(name, DELETED) for name in gone if is_of_code(name)]
         return bound, told
 
     def _unchanged(self) -> dict[str, Any]:
@@ -322,6 +323,8 @@ class Names:
     def _frame(self, name: str, value: object, written: Written, room: int) -> Any:
         """Return what the reply says of one name, or None."""
         why = written.lost.get(name)
+        if self._language.is_closed_file(value) and self._language.is_closed_file(self._before.get(name, value)):
+            return None  # each `with open(...) as f` leaves one, which is of no use
         if name == LAST and why is None:  # a variable of loops: no data for tools
             return wire.Named(name, self._what(value)) if self._is_new(name) else None
         if why is None and name not in written.changed and not self._is_new(name):

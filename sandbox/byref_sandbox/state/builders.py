@@ -665,8 +665,10 @@ class Builders:
     # Others --------------------------------------------------------------------------------------------------------------------
 
     def match(self, pattern: Any, text: Any, span: tuple[int, int], pos: int, endpos: int) -> Any:
-        """Make a match of a pattern: the pattern is matched again at the same place."""
-        for found in (pattern.match(text, span[0], endpos), pattern.fullmatch(text, *span)):
+        """Make a match of a pattern: it is searched again or, of a match that was not the first, matched again at the same place."""
+        ways = (pattern.search, pos, endpos), (pattern.match, span[0], endpos), (pattern.fullmatch, *span)
+        for find, begin, end in ways:
+            found = find(text, begin, end)
             if found is not None and found.span() == span:
                 return found
         raise Unkept("a match that is not found again")

@@ -20,7 +20,7 @@ import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -28,12 +28,24 @@ from blake3 import blake3
 from msgspec import Struct
 
 from byref_sandbox.code.analysis import definitions_of
-from byref_sandbox.contents import MAX_LAST_BYTES, OTHER_INFERENCE, SETTINGS, Contents, Last, Name, Part, Path, Versions
+from byref_sandbox.contents import (
+    MAX_LAST_BYTES,
+    OTHER_INFERENCE,
+    SETTINGS,
+    Contents,
+    Last,
+    Name,
+    Part,
+    Path,
+    Versions,
+    is_of_code,
+)
 from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.state.builders import BUILDERS, Builders
 from byref_sandbox.state.codes import Code, Codes, Unkept
 from byref_sandbox.state.faults import Faults
 from byref_sandbox.state.known import MATPLOTLIB, Known, known_functions
+from byref_sandbox.state.orders import Orders
 from byref_sandbox.state.reader import Reader
 from byref_sandbox.state.settings import Settings
 from byref_sandbox.state.writer import ExactWriter, TooBig, Writer, looked_up_by
@@ -54,6 +66,8 @@ _MAX_LOOKED_AT: Final = 5_000_000
 _MAX_EXACT_BYTES: Final = 4 << 20
 """Up to this size of a part it is kept which values that are no numbers were one object."""
 _EXPORTS: Final = ".exports"
+_ORDERS: Final = ".orders"
+_ROOM_FOR_ORDERS: Final = 1 << 20
 _EARLIER: Final = "<earlier code>"
 _OTHER_VERSION: Final = "kept by another version of Python or its libraries"
 _OBJECT: Final = np.dtype(object)
@@ -124,6 +138,7 @@ class Graph:
         """How each name was written that this run has read."""
         self._before: Contents | None = None
         self._exports: dict[int, Any] = {}
+        self._orders = Orders()
         self._streams: list[_Stream] = []
         """Those that were written."""
 
@@ -218,7 +233,7 @@ class Graph:
                 unbound = (name.name for name in part.names if name.name not in self._space)
                 return dict.fromkeys(unbound, reason_of(error)) | lost
             if failed is None:
-                return {name: why for name, why in lost.items() if name != _EXPORTS}
+                return {name: why for name, why in lost.items() if name not in (_EXPORTS, _ORDERS)}
             # The objects that the reader has read of that name would be in its way, so another reader leaves the name out.
             faults = faults or Faults(part, body, len(given), filler, missing, self._by_name)
             faults.add(failed)
@@ -249,11 +264,13 @@ class Graph:
     def _bind(self, name: str, value: Any) -> None:
         if name == _EXPORTS:
             self._exports = value
+        elif name == _ORDERS:
+            self._orders.restore(value)
         elif self._only is not None and name not in self._only:
             pass
         elif name.startswith(SETTINGS):
             self._settings.apply(name, value)
-        elif name.isidentifier() and not name.startswith("__"):
+        elif is_of_code(name):
             self._space[name] = value
 
     def _at(self, path: Path) -> object:
@@ -437,10 +454,20 @@ class Graph:
             referred = [candidates[number] for number in stream.writer.referred()]
             inside = self._inside(stream) if self._given and not paths else []
             if not referred and not inside:
+                self._append_orders(stream)
                 return stream
             paths |= {path: one for path, one in (*referred, *inside) if path is not None}
             imported += [one for path, one in referred if path is None]
             candidates = []
+
+    def _append_orders(self, stream: _Stream) -> None:
+        """Write how the sets of a stream are iterated, where filling them anew would not lead to it."""
+        if not stream.writer.has_sets() or stream.writer.room < _ROOM_FOR_ORDERS:
+            return
+        given = {id(one) for one in (*stream.paths.values(), *stream.imported)}
+        sets = [one for one in stream.writer.objects(of=(set,)) if id(one) not in given]
+        if orders := self._orders.of(cast("list[set[Any]]", sets)):
+            stream.append(_ORDERS, orders)
 
     def _fill(self, stream: _Stream, values: dict[str, Any], lost: dict[str, str]) -> int | None:
         """Write all of the values; or find those that cannot be written, remove them, and return how many come before the

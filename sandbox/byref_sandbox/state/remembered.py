@@ -67,14 +67,17 @@ def fill(cached: Any, inner: types.FunctionType, results: Results, hits: int, mi
         for arguments, options, result in results:
             waiting.append(result)
             cached(*arguments, **options)
-            if hits and all(
-                type(each) in _PLAIN for each in (*arguments, *options.values())
-            ):  # no code of a class runs
+            if hits and all(map(_runs_no_code, (*arguments, *options.values()))):
                 for _ in range(min(hits, MAX_COUNTED)):
                     cached(*arguments, **options)
                 hits = 0
     finally:
         inner.__code__ = own
+
+
+def _runs_no_code(argument: object) -> bool:
+    """Whether a look-up runs no code of a class: what it finds is the same object, and need not be compared."""
+    return type(argument) in _PLAIN or type(argument).__hash__ is object.__hash__
 
 
 class _NothingError(Exception):

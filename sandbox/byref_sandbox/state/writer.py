@@ -48,12 +48,15 @@ from byref_sandbox.state.reader import NANS
 from byref_sandbox.state.reducers import REDUCERS, REDUCERS_BY_NAME, reduced_by_module
 
 HIGH: Final = 0x5A000000
+_PATTERN: Final = re.compile("")
 _REFERENCE: Final = re.compile(rb"j(...)\x5a", re.DOTALL)
 """The opcode that refers to a number from HIGH on."""
 _NOTHING_ELSE: Final = re.compile(rb"\x80\x05(?:\x95.{8})?(?:h(.)|j(.{4}))\.", re.DOTALL)
 """A pickle that is a reference to an object of an earlier one."""
 LEAF_BYTES: Final = 16 << 10
 """A buffer of this size or more is a blob of its own."""
+_SET: Final = b"\x8f\x94"
+"""The opcodes of an empty set that gets a number."""
 _WRITTEN_NANS: Final = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")
 _ROUNDED_BITS: Final = 8
 _MAX_TEXT_CHARS: Final = 10_000
@@ -256,6 +259,15 @@ class Writer(pickle.Pickler):
     def has_nan(self) -> bool:
         """Whether it has written what is no number by its value alone: which of these are one object is not known to a reader."""
         return any(each in self._sink.data for each in _WRITTEN_NANS)
+
+    def has_sets(self) -> bool:
+        """Whether it may have written sets."""
+        return _SET in self._sink.data
+
+    @property
+    def room(self) -> int:
+        """How many bytes more it takes."""
+        return self._sink.room
 
     def body(self) -> bytearray:
         """Return everything that was written. Nothing can be written afterwards."""
@@ -773,6 +785,7 @@ _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     types.FunctionType: Writer._function,
     types.MethodType: Writer._method,
     types.BuiltinMethodType: Writer._bound,
+    type(_PATTERN.match): Writer._bound,  # what C calls with its class as well
     **dict.fromkeys(
         (
             types.MethodDescriptorType,

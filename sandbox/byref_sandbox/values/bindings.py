@@ -122,3 +122,6 @@ def frame_of(value: object) -> pd.DataFrame:
 
 def _records(records: list[dict[str, Any]]) -> pd.DataFrame:
     return tables.from_records(records)
+
+
+Bindings.df.__qualname__ = FRAME  # as errors about its arguments show it

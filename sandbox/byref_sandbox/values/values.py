@@ -13,7 +13,7 @@ import itertools
 import json
 import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
@@ -28,6 +28,10 @@ MAX_CELLS_AS_JSON: Final = 200_000
 _LONG_BYTES: Final = 64 << 10
 _LINED_LEVELS: Final = 2
 _LINES_AT_ONCE: Final = 1_000
+_MOST_NUMBERS: Final = 1_000_000
+"""Numbers of a range that is data. A longer one takes no memory by itself."""
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_HOLDERS: Final = (dict, list, tuple)
 
 
 _Place = tuple["_Place", object] | None
@@ -104,12 +108,13 @@ def to_json(value: object) -> bytes:
     """Return data as compact JSON; raise NotData.
 
     Dates are ISO strings, NaN and infinities null, sets and arrays lists, bytes base64, keys strings, Decimals strings,
-    complex numbers strings.
+    complex numbers strings. Of keys with the same text the later ones are numbered.
     """
     try:
         encoded = bytearray()
         _encoder.encode_into(value, encoded)  # where memory runs out, `encode` crashes: msgspec 0.22
-        return bytes(encoded)
+        if not _has_twin_keys(value):
+            return bytes(encoded)
     except msgspec.EncodeError as error:  # of a value of more than 4 GiB
         raise NotData(str(error)) from None
     except (TypeError, ValueError, RecursionError):
@@ -164,6 +169,8 @@ def in_lines(value: object, data: bytes) -> bytes:
         written.clear()
         _write_lines(value, written, _LINED_LEVELS)
     except (TypeError, ValueError, RecursionError, MemoryError):
+        return data
+    if len(written) - written.count(b"\n") != len(data):  # it has keys with the same text, which are numbered in `data`
         return data
     return bytes(written)
 
@@ -246,9 +253,10 @@ def columns_of(frame: pd.DataFrame, *, for_text: bool = False) -> tuple[list[str
 def unique(names: list[str], fold: Callable[[str], str] = str) -> list[str]:
     """Return the names, numbered where two of them are the same once `fold` is applied to both."""
     seen: set[str] = set()
+    numbers: dict[str, Iterator[int]] = collections.defaultdict(lambda: itertools.count(2))
     found = []
     for name in names:
-        candidates = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+        candidates = itertools.chain([name], (f"{name}_{number}" for number in numbers[name]))
         made = next(candidate for candidate in candidates if fold(candidate) not in seen)
         seen.add(fold(made))
         found.append(made)
@@ -282,6 +290,8 @@ def _moments(values: np.ndarray[Any, np.dtype[np.datetime64]], *, for_text: bool
 
 def _plain(value: object) -> object:
     """Turn a value that msgspec does not know into one that it may know, one step at a time; raise NotData."""
+    if value is None or isinstance(value, bool):  # as a key
+        return "null" if value is None else str(value).lower()
     if value is pd.NaT or value is pd.NA:
         return None
     for kinds, step in _STEPS:
@@ -292,6 +302,12 @@ def _plain(value: object) -> object:
 
 def _array_data(array: np.ndarray[Any, Any]) -> object:
     return _nested(_moments(array.ravel(), for_text=False), array.shape) if array.dtype.kind == "M" else array.tolist()
+
+
+def _items_of(numbers: range) -> list[int]:
+    if numbers[_MOST_NUMBERS:]:  # `len` fails of more than 2**63
+        raise NotData(f"a range of more than {_MOST_NUMBERS:,} numbers is no data")
+    return list(numbers)
 
 
 # The first that fits is taken: numpy's scalars are before the Python numbers that some of them inherit from.
@@ -310,7 +326,8 @@ _STEPS: Final[tuple[tuple[Any, Callable[[Any], object]], ...]] = (
     (int, int),
     (float, float),
     (re.Pattern, lambda v: v.pattern),
-    ((collections.deque, range, collections.abc.Set, collections.abc.KeysView, collections.abc.ValuesView), list),
+    (range, _items_of),
+    ((collections.deque, collections.abc.Set, collections.abc.KeysView, collections.abc.ValuesView), list),
     (collections.abc.Mapping, dict),
 )
 _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
@@ -329,7 +346,8 @@ def _plain_deep(value: object) -> object:
     if type(value) is float:
         return value if value - value == 0 else None
     if isinstance(value, dict):
-        return {_key(key): _plain_deep(member) for key, member in value.items()}
+        members = map(_plain_deep, value.values())
+        return dict(zip(unique(list(map(_key_in_json, value))), members, strict=True))
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain_deep(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -338,6 +356,36 @@ def _plain_deep(value: object) -> object:
         return json.loads(msgspec.json.encode(value))  # dates, decimals, UUIDs, enums, bytes
     except (TypeError, ValueError):
         return _plain_deep(_plain(value))
+
+
+def _has_twin_keys(value: object) -> bool:
+    """Whether a dict in a value, or in the dicts, lists and tuples of it, has keys that are the same text in JSON: 1 and "1"."""
+    level: list[Any] = [value] if issubclass(type(value), _HOLDERS) else []
+    while level:
+        dicts, lists, tuples = ([one for one in level if issubclass(type(one), kind)] for kind in _HOLDERS)
+        keys = itertools.chain.from_iterable(map(dict.__iter__, dicts))
+        if not {str} >= set(map(type, keys)) and any(map(_is_twinned, dicts)):
+            return True
+        held = itertools.chain(map(dict.values, dicts), map(list.__iter__, lists), map(tuple.__iter__, tuples))
+        members = itertools.chain.from_iterable(held)
+        level = [one for one in members if type(one) not in _SCALARS and issubclass(type(one), _HOLDERS)]
+    return False
+
+
+def _is_twinned(one: dict[Any, Any]) -> bool:
+    if set(map(type, dict.__iter__(one))) in ({str}, {int}):
+        return False
+    return len(set(map(_key_in_json, dict.__iter__(one)))) < len(one)
+
+
+def _key_in_json(key: object) -> str:
+    """Return the text of a key of a dict."""
+    if type(key) is str:
+        return key
+    try:
+        return str(next(iter(msgspec.json.decode(_encoder.encode({key: None})))))
+    except (TypeError, ValueError, RecursionError):
+        return _key(key)
 
 
 def _key(key: object) -> str:

@@ -85,3 +85,21 @@ def test_hints_name_no_more_than_helps(sandbox: Sandbox) -> None:
     error = sandbox.run("import tarfile", given).error
     assert error is not None and error.hint is not None
     assert error.hint.endswith("table_008, table_009 and 190 more") and len(error.hint) < 250
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("hasattr(1)", "hasattr() missing 1 required positional argument: 'name'"),
+        ("open()", "open() missing 1 required positional argument: 'file'"),
+        ("df()", "df() missing 1 required positional argument: 'source'"),
+        ("import os\nos.listdir(1, 2, 3)", "listdir() takes from 0 to 1 positional arguments but 3 were given"),
+        (
+            "from collections import namedtuple\nT = namedtuple('T', 'a', module=__name__)\nnamedtuple('T', 'a', b=T)",
+            "namedtuple() got an unexpected keyword argument 'b'",
+        ),
+    ],
+)
+def test_errors_about_arguments_name_functions_as_code_does(sandbox: Sandbox, code: str, message: str) -> None:
+    error = sandbox.run(code).error
+    assert error is not None and (error.kind, error.message) == ("TypeError", message)

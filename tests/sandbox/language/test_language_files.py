@@ -91,11 +91,12 @@ def test_only_what_changed_comes_out(sandbox: Sandbox) -> None:
     assert written(sandbox, "from pathlib import Path\nPath('t').write_text('1')\nPath('t').unlink()") == {}
 
 
-def test_files_are_kept_when_the_code_fails_and_handles_are_not_told(sandbox: Sandbox) -> None:
+def test_files_are_kept_when_the_code_fails_and_open_handles_are_told(sandbox: Sandbox) -> None:
     outcome = sandbox.run("f = open('a.txt', 'w')\nf.write('1')\n1 / 0")
     assert outcome.error is not None and outcome.error.kind == "ZeroDivisionError"
     assert outcome.files == (File("a.txt", b"1"),)
-    assert outcome.unkept == {} and sandbox.run("f = open('a.txt', 'w')").unkept == {}
+    assert outcome.unkept == {"f": "an open file: what is in it is kept under its name"}
+    assert not (closed := sandbox.run("with open('a.txt', 'w') as f:\n    f.write('1')")).unkept and not closed.named
     failing = sandbox.run("pd.DataFrame({'a': [1]}).to_csv('o.csv', float_format=3, nosuch=1)")
     assert failing.error is not None and failing.files == ()
 

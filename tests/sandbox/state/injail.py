@@ -51,7 +51,7 @@ try:
     value = language.execute(program, space, sys.stdout)
 except Exception as caught:
     error = f'{type(caught).__name__}: {caught}'
-names = {n: v for n, v in space.items() if not n.startswith(('__', '.')) and n != 'df'}
+names = {n: v for n, v in space.items() if contents_module.is_of_code(n) and n != 'df'}
 written = graph.write(names, {})
 new = {**written.bodies, **written.leaves}
 result = {

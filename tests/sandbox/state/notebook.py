@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from byref_sandbox.contents import Contents, decode_contents
+from byref_sandbox.contents import Contents, decode_contents, is_of_code
 from byref_sandbox.language.policy import Language
 from byref_sandbox.state.graph import Graph, Written
 from byref_sandbox.state.known import Known
@@ -76,7 +76,7 @@ class Notebook:
             names = {
                 name: value
                 for name, value in space.items()
-                if not name.startswith(("__", ".")) and given.get(name, _NOTHING) is not value and name != "df"
+                if is_of_code(name) and given.get(name, _NOTHING) is not value and name != "df"
             }
             self.printed = out.getvalue()
             writing = io.StringIO()

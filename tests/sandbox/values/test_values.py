@@ -43,8 +43,14 @@ DATA = [
     (frozenset("a"), ["a"]),
     (
         {1: "a", None: "b", False: "c", (1, "x"): "d", 2.5: "e"},
-        {"1": "a", "None": "b", "False": "c", "1, x": "d", "2.5": "e"},
+        {"1": "a", "null": "b", "false": "c", "1, x": "d", "2.5": "e"},
     ),
+    (collections.Counter([True, True, False]), {"true": 2, "false": 1}),
+    ({None: {np.bool_(False): 1}}, {"null": {"false": 1}}),
+    ({1: "a", "1": "b", "1_2": "c"}, {"1": "a", "1_2": "b", "1_2_2": "c"}),
+    ([{"a": ({None: 4, "null": 1},)}], [{"a": [{"null": 4, "null_2": 1}]}]),
+    ({(1, 2): 3, "1, 2": 4}, {"1, 2": 3, "1, 2_2": 4}),
+    ({float("nan"): 1, float("nan"): 2}, {"nan": 1, "nan_2": 2}),
     ({np.int64(3): 1}, {"3": 1}),
     ({datetime.date(2024, 1, 2): 1, "a": {1, 2}}, {"2024-01-02": 1, "a": [1, 2]}),
     ({pd.Timestamp("2024-01-02"): 1}, {"2024-01-02T00:00:00": 1}),
@@ -105,6 +111,11 @@ def test_data(value: object, data: object) -> None:
     assert json.loads(values.to_json(value)) == data
 
 
+def test_keys_with_the_same_text_stay_apart_in_long_data() -> None:
+    value = {1: "a", "1": "b", "rows": list(range(30_000))}
+    assert json.loads(values.in_lines(value, values.to_json(value))) == {"1": "a", "1_2": "b", "rows": value["rows"]}
+
+
 def cyclic() -> list[object]:
     items: list[object] = []
     items.append(items)
@@ -129,6 +140,7 @@ def deep() -> list[object]:
         (iter([1]), "a list_iterator is no data"),
         ((i for i in [1]), "a generator is no data"),
         ([10**5000], "digits"),
+        ({"a": range(10**20)}, "a range of more than 1,000,000 numbers"),
         (pd.DataFrame({"a": [1]}).groupby("a"), "is no data"),
     ],
 )
@@ -310,6 +322,7 @@ def test_what_is_no_data_is_shown_by_its_repr() -> None:
 
     assert (shown.present(Long()).text or "").endswith("… [30,000 more characters]")
     assert shown.present(Liar()).text == "<Liar whose repr raised KeyError>"
+    assert shown.present({"ids": range(10**12)}).text == "{'ids': range(0, 1000000000000)}"
     assert json.loads(shown.present(Liar()).data) == "<Liar whose repr raised KeyError>"
 
 
