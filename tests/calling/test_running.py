@@ -8,6 +8,7 @@ import enum
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import pytest
 from sqlalchemy import select
 
 from byref import AsyncEngine, ConfigurationError, Engine, Function, Session, ToolReply
+from byref.calling.threads import run_program
 from byref.db.tables import CallRow
 
 journaled = pytest.mark.postgresql("the journal's transactions")
@@ -257,6 +259,23 @@ def test_coroutine_functions_run_on_the_hosts_loop(sqlite_url: str) -> None:
             reply = await session.call("code_interpreter", {"code": "where()"})
             assert reply.text == "1"
             assert loops == [asyncio.get_running_loop()]
+
+    asyncio.run(main())
+
+
+def test_a_function_needs_no_thread_of_the_hosts_loop(local: Engine, tenant: str) -> None:
+    async def one() -> int:
+        return 1
+
+    session = local.session("chat", tenant=tenant, functions=[one])
+
+    async def main() -> None:
+        loop, over = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = asyncio.ensure_future(asyncio.to_thread(over.wait, 30))
+        reply = await asyncio.wait_for(run_program(lambda: run(session._on(loop), "one()")), 10)
+        over.set()
+        assert reply.text == "1" and await busy
 
     asyncio.run(main())
 

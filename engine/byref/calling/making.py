@@ -18,7 +18,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from byref.artifacts.learning import MAX_BYTES, of_value
-from byref.calling import results, submodels
+from byref.calling import results, submodels, threads
 from byref.calling.results import Made
 from byref.calling.submodels import Answered, Asked, ModelFunction
 from byref.conversation.scope import Scope
@@ -227,7 +227,7 @@ class Maker:
             self._raised(one, error)
             return
         # What is long to encode must not hold the loop up.
-        await asyncio.get_running_loop().run_in_executor(None, self._encode, one, value)
+        threads.results().submit(self._encode, one, value)
 
     def _raised(self, one: CallUnderWay, error: BaseException) -> None:
         waits = isinstance(error, NeedsApproval) and not one.is_approved
