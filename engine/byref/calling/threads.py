@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from functools import cache
 from typing import Final, TypeVar
 
@@ -19,10 +19,23 @@ T = TypeVar("T")
 MOST_PROGRAMS: Final = 256
 """Programs of one process that adapters run at once. A function of one may wait for another, of an agent that is called as a tool."""
 
+given_up: ContextVar[Future[None] | None] = ContextVar("byref_given_up", default=None)
+"""Is done once nobody waits any more for the program that runs in this context."""
+
 
 async def run_program(work: Callable[[], T]) -> T:
-    """Run work, which may run a program, on a thread, in the caller's context."""
-    return await asyncio.get_running_loop().run_in_executor(_programs(), copy_context().run, work)
+    """Run work, which may run a program, on a thread, in the caller's context.
+
+    A caller that is cancelled is free at once. The program calls no further function then, and ends when it next asks for one.
+    """
+    is_given_up: Future[None] = Future()
+    context = copy_context()
+    context.run(given_up.set, is_given_up)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_programs(), context.run, work)
+    except asyncio.CancelledError:
+        is_given_up.set_result(None)
+        raise
 
 
 @cache
