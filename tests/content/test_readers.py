@@ -35,6 +35,12 @@ class Point:
     tags: list[str]
 
 
+@dataclasses.dataclass
+class Price:
+    amount: Decimal
+    tax: float
+
+
 class Colour(enum.Enum):
     RED = "r"
 
@@ -96,6 +102,12 @@ SMALL: dict[str, tuple[object, str]] = {
     "text enum": (Loud.YES, "yes"),
     "integer enum": ([Level.HIGH], "[3]"),
     "Decimal": ({"a": Decimal("1.10")}, '{"a":1.10}'),
+    "Decimal alone": (Decimal("1.10"), "1.10"),
+    "Decimals in a tuple": ((0.1, Decimal("1.234567890123456789"), 1e22), "[0.1,1.234567890123456789,1e22]"),
+    "Decimal in a dataclass": (Price(Decimal("1e400"), 1e-7), '{"amount":1E+400,"tax":1e-7}'),
+    "Decimal in a DataFrame": (pd.DataFrame({"a": [Decimal("12345678901234.567890")]}), '[{"a":12345678901234.567890}]'),
+    "Decimal beside half a character": ([Decimal("1.10"), "\ud800"], r'[1.10,"\ud800"]'),
+    "Decimal in a circle": ((lambda v: [v, v.append(v)])([Decimal("1.10")])[0], '[1.10,"[circular reference to list]"]'),
     "Decimal NaN": (Decimal("NaN"), "null"),
     "date": ([datetime.date(2026, 1, 2)], '["2026-01-02"]'),
     "datetime": ([datetime.datetime(2026, 1, 2, 3, 4, tzinfo=UTC)], '["2026-01-02T03:04:00Z"]'),
