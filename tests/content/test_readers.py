@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import ipaddress
 import itertools
 import json
 import math
@@ -12,12 +13,15 @@ import secrets
 from collections import OrderedDict, UserDict, namedtuple
 from collections.abc import Iterator
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,6 +43,18 @@ class Point:
 class Price:
     amount: Decimal
     tax: float
+
+
+class Page(pydantic.BaseModel):
+    url: pydantic.HttpUrl
+    host: ipaddress.IPv4Address
+    key: pydantic.SecretStr
+    price: Decimal
+    size: int
+
+
+class Own(pydantic.AnyUrl):
+    pass
 
 
 class Colour(enum.Enum):
@@ -113,6 +129,16 @@ SMALL: dict[str, tuple[object, str]] = {
     "datetime": ([datetime.datetime(2026, 1, 2, 3, 4, tzinfo=UTC)], '["2026-01-02T03:04:00Z"]'),
     "UUID": ([UUID(int=1)], '["00000000-0000-0000-0000-000000000001"]'),
     "path": ([PurePosixPath("/a/b")], '["/a/b"]'),
+    "addresses": (
+        [ipaddress.ip_address("::1"), ipaddress.ip_network("10.0.0.0/8"), {ipaddress.ip_interface("10.0.0.1/8"): 1}],
+        '["::1","10.0.0.0/8",{"10.0.0.1/8":1}]',
+    ),
+    "fraction and time zone": ([Fraction(1, 3), ZoneInfo("Europe/Berlin")], '["1/3","Europe/Berlin"]'),
+    "pydantic's own types": (
+        Page(url="https://example.org/1", host="10.0.0.1", key="hidden", price="1.10", size=2**70),  # type: ignore[arg-type]
+        f'{{"url":"https://example.org/1","host":"10.0.0.1","key":"**********","price":1.10,"size":{2**70}}}',
+    ),
+    "pydantic's own types elsewhere": ({pydantic.HttpUrl("https://example.org"): [Own("ftp://a/b")]}, '{"https://example.org/":["ftp://a/b"]}'),
     "exception": (ValueError("boo"), "ValueError: boo"),
     "range": (range(3), "[0,1,2]"),
     "complex": ([1j], '["[complex is not JSON: 1j]"]'),

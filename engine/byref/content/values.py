@@ -37,6 +37,8 @@ _CONTAINERS = (dict, list, tuple)
 _SCALARS = (str, int, float, bool, type(None))
 _WEIGHED = (str, bytes, *_CONTAINERS)
 _OWN_TYPES = {dict, list, *_SCALARS}
+_OF_TEXTS = {"fractions", "ipaddress", "zoneinfo"}
+"""Modules whose objects are known by their text."""
 _OUTSIDE = (0, 0, 0, 0, 0, 0)
 """The place before and behind a value: see `_marks.c`."""
 _LIGHT = 16
@@ -411,6 +413,11 @@ def _hook(value: Any) -> object:
         return str(value)
     if isinstance(value, BaseException):
         return f"{kind.__name__}: {value}"
+    modules = {str(base.__module__).partition(".")[0] for base in kind.__mro__}
+    if modules & _OF_TEXTS:
+        return str(value)
+    if modules & {"pydantic", "pydantic_core"} and (core := sys.modules.get("pydantic_core")):
+        return core.to_jsonable_python(value, fallback=_note)  # a URL, say, or a secret, which stays hidden
     if isinstance(value, Iterable) and not isinstance(value, type):
         consumed = _consumed.get()
         if id(value) not in consumed:
@@ -420,7 +427,11 @@ def _hook(value: Any) -> object:
                 items = _unreadable(value, error)
             consumed[id(value)] = value, items
         return consumed[id(value)][1]
-    return f"[{kind.__name__} is not JSON: {_short_repr(value)}]"
+    return _note(value)
+
+
+def _note(value: object) -> str:
+    return f"[{type(value).__name__} is not JSON: {_short_repr(value)}]"
 
 
 def _items(source: Iterator[Any]) -> list[Any]:
