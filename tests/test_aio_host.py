@@ -8,7 +8,9 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlcheck import check_invariants
 
 from byref import AsyncEngine, AsyncSession, ConfigurationError, Engine, StorageFailure
+from byref.conversation.host import EventLoopHost
 from byref_sandbox import Sandbox
 
 
@@ -294,6 +297,41 @@ class TestCancelling:
         assert asyncio.run(work()) > 12
         users, _ = kept(url)
         assert users == [i for i in range(60) if i % 4]
+
+    def test_calls_that_are_cancelled_together_end_when_none_is_at_the_transaction(self) -> None:
+        done: list[str] = []
+
+        async def work() -> None:
+            async with HostSession(create_async_engine("sqlite+aiosqlite://")) as host:
+                joined, began = EventLoopHost(host), asyncio.Event()
+
+                def slow() -> None:
+                    def unit(_: object) -> None:
+                        began.set()
+                        joined.compute(lambda: time.sleep(0.2))
+                        done.append("slow")
+
+                    joined.run(unit)
+
+                def waits() -> None:
+                    joined.run(lambda _: done.append("waits"))
+
+                def submit(call: Callable[[], Any]) -> Any:
+                    return threads.submit(copy_context().run, call)
+
+                at_work = asyncio.ensure_future(joined.call(submit, slow))
+                await began.wait()
+                together = asyncio.gather(
+                    joined.call(submit, waits), asyncio.wait_for(at_work, 10), joined.call(submit, waits)
+                )
+                await asyncio.sleep(0.02)
+                together.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await together
+                assert done == ["slow"]
+
+        with ThreadPoolExecutor(3) as threads:
+            asyncio.run(work())
 
     @pytest.mark.parametrize("host_url", DRIVERS, indirect=True)
     def test_while_it_waits_for_a_lock(self, host_url: str, url: str, sandbox: Sandbox) -> None:

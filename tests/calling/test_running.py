@@ -8,6 +8,7 @@ import enum
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import pytest
 from sqlalchemy import select
 
 from byref import AsyncEngine, ConfigurationError, Engine, Function, Session, ToolReply
+from byref.calling.threads import run_program
 from byref.db.tables import CallRow
 
 journaled = pytest.mark.postgresql("the journal's transactions")
@@ -259,6 +261,83 @@ def test_coroutine_functions_run_on_the_hosts_loop(sqlite_url: str) -> None:
             assert loops == [asyncio.get_running_loop()]
 
     asyncio.run(main())
+
+
+def test_a_function_needs_no_thread_of_the_hosts_loop(local: Engine, tenant: str) -> None:
+    async def one() -> int:
+        return 1
+
+    session = local.session("chat", tenant=tenant, functions=[one])
+
+    async def main() -> None:
+        loop, over = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = asyncio.ensure_future(asyncio.to_thread(over.wait, 30))
+        reply = await asyncio.wait_for(run_program(lambda: run(session._on(loop), "one()")), 10)
+        over.set()
+        assert reply.text == "1" and await busy
+
+    asyncio.run(main())
+
+
+async def broken(x: int) -> int:
+    """Await what was cancelled, as a tool does whose connection is closed."""
+    task = asyncio.ensure_future(asyncio.sleep(60))
+    task.cancel()
+    await task
+    return x
+
+
+def test_what_was_cancelled_within_a_function_is_an_error_in_code(local: Engine, tenant: str) -> None:
+    session = local.session("chat", tenant=tenant, functions=[broken])
+    code = "import asyncio\n[str(each) for each in await asyncio.gather(broken(1), broken(2), return_exceptions=True)]"
+    assert run(session, code).text == '["broken(): CancelledError","broken(): CancelledError"]'
+
+
+@pytest.mark.parametrize("ends", ["loop", "caller"])
+def test_a_program_that_is_given_up_calls_no_further_function_and_may_be_begun_again(
+    local: Engine, tenant: str, ends: str
+) -> None:
+    made: list[str] = []
+    began = threading.Event()
+
+    async def first() -> int:
+        made.append("first")
+        began.set()
+        await asyncio.sleep(60 if made.count("first") == 1 else 0)
+        return 1
+
+    def second() -> int:
+        made.append("second")
+        return 2
+
+    functions: list[Any] = [Function("first", first, repeatable=True), second]
+    session = local.session("chat", tenant=tenant, functions=functions)
+    code = "try:\n    n = first()\nexcept Exception:\n    n = second()\n[n, second()]"
+    over = threading.Event()
+
+    def program(loop: asyncio.AbstractEventLoop) -> None:
+        with pytest.raises(asyncio.CancelledError):
+            run(session._on(loop), code, "c1")
+        over.set()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        if ends == "loop":  # which cancels all tasks then, that of the function too
+            threading.Thread(target=program, args=[loop]).start()
+            await asyncio.to_thread(began.wait)
+            return
+        task = asyncio.ensure_future(run_program(lambda: program(loop)))
+        await asyncio.to_thread(began.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(over.wait, 10)
+
+    asyncio.run(main())
+    assert over.wait(10) and made == ["first"]
+    assert run(session, code, "c1").text.startswith("[1,2]")
+    assert made == ["first", "first", "second"]
 
 
 def test_the_description_shows_the_functions_within_a_budget(local: Engine, tenant: str) -> None:

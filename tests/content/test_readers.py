@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import ipaddress
 import itertools
 import json
 import math
@@ -12,12 +13,15 @@ import secrets
 from collections import OrderedDict, UserDict, namedtuple
 from collections.abc import Iterator
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,6 +37,24 @@ from byref_sandbox.values.data import at_path
 class Point:
     x: int
     tags: list[str]
+
+
+@dataclasses.dataclass
+class Price:
+    amount: Decimal
+    tax: float
+
+
+class Page(pydantic.BaseModel):
+    url: pydantic.HttpUrl
+    host: ipaddress.IPv4Address
+    key: pydantic.SecretStr
+    price: Decimal
+    size: int
+
+
+class Own(pydantic.AnyUrl):
+    pass
 
 
 class Colour(enum.Enum):
@@ -96,11 +118,27 @@ SMALL: dict[str, tuple[object, str]] = {
     "text enum": (Loud.YES, "yes"),
     "integer enum": ([Level.HIGH], "[3]"),
     "Decimal": ({"a": Decimal("1.10")}, '{"a":1.10}'),
+    "Decimal alone": (Decimal("1.10"), "1.10"),
+    "Decimals in a tuple": ((0.1, Decimal("1.234567890123456789"), 1e22), "[0.1,1.234567890123456789,1e22]"),
+    "Decimal in a dataclass": (Price(Decimal("1e400"), 1e-7), '{"amount":1E+400,"tax":1e-7}'),
+    "Decimal in a DataFrame": (pd.DataFrame({"a": [Decimal("12345678901234.567890")]}), '[{"a":12345678901234.567890}]'),
+    "Decimal beside half a character": ([Decimal("1.10"), "\ud800"], r'[1.10,"\ud800"]'),
+    "Decimal in a circle": ((lambda v: [v, v.append(v)])([Decimal("1.10")])[0], '[1.10,"[circular reference to list]"]'),
     "Decimal NaN": (Decimal("NaN"), "null"),
     "date": ([datetime.date(2026, 1, 2)], '["2026-01-02"]'),
     "datetime": ([datetime.datetime(2026, 1, 2, 3, 4, tzinfo=UTC)], '["2026-01-02T03:04:00Z"]'),
     "UUID": ([UUID(int=1)], '["00000000-0000-0000-0000-000000000001"]'),
     "path": ([PurePosixPath("/a/b")], '["/a/b"]'),
+    "addresses": (
+        [ipaddress.ip_address("::1"), ipaddress.ip_network("10.0.0.0/8"), {ipaddress.ip_interface("10.0.0.1/8"): 1}],
+        '["::1","10.0.0.0/8",{"10.0.0.1/8":1}]',
+    ),
+    "fraction and time zone": ([Fraction(1, 3), ZoneInfo("Europe/Berlin")], '["1/3","Europe/Berlin"]'),
+    "pydantic's own types": (
+        Page(url="https://example.org/1", host="10.0.0.1", key="hidden", price="1.10", size=2**70),  # type: ignore[arg-type]
+        f'{{"url":"https://example.org/1","host":"10.0.0.1","key":"**********","price":1.10,"size":{2**70}}}',
+    ),
+    "pydantic's own types elsewhere": ({pydantic.HttpUrl("https://example.org"): [Own("ftp://a/b")]}, '{"https://example.org/":["ftp://a/b"]}'),
     "exception": (ValueError("boo"), "ValueError: boo"),
     "range": (range(3), "[0,1,2]"),
     "complex": ([1j], '["[complex is not JSON: 1j]"]'),

@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -147,7 +148,12 @@ def test_code_calls_the_hosts_tools_that_a_pattern_names(make: Callable[..., Dri
     name, _, mode = name_mode.partition("-")
     by = make(name, code=["search_*"])
     talk = Talk([search_orders if mode == "sync" else asearch_orders, refund], [[("code_interpreter", {"code": CODE})]])
-    heard = by.ran(talk, mode)
+
+    async def with_one_thread() -> Any:  # which the program must not hold while it waits for functions
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        return await asyncio.wait_for(by.talk(talk, mode), 20)
+
+    heard = by.ran(talk, mode) if mode == "sync" else asyncio.run(with_one_thread())
     total, own, misfit, unnamed, *_ = heard["call_0_0"].text.splitlines()
     assert total == "3998000"
     assert "no such region" in own if by.raises_in_code else own.startswith("said An error occurred")

@@ -515,7 +515,7 @@ class TestSchema:
         assert "agent" not in inspect(engine).get_schema_names()
         engine.dispose()
 
-    @pytest.mark.parametrize("schema", ["", "x" * 64, "a\0b"])
+    @pytest.mark.parametrize("schema", ["", "x" * 64, "a\0b", "\ud800", 5])
     def test_names_that_cannot_be(self, empty_postgres_url: str, schema: str) -> None:
         with pytest.raises(ConfigurationError, match="1 to 63 bytes"):
             db.upgrade(empty_postgres_url, schema=schema)

@@ -117,11 +117,23 @@ def test_none_is_for_knobs_that_can_be_off(name: str) -> None:
 
 @pytest.mark.parametrize("name", DURATIONS)
 def test_durations_are_timedeltas_or_seconds(name: str) -> None:
-    for value in (1, 0.25, timedelta(seconds=3), timedelta(days=36_500)):
+    for value in (1, 0.25, 1e-6, timedelta(seconds=3), timedelta(days=36_500)):
         held = getattr(Policy(**{name: value}), name)
         assert held == (value if isinstance(value, timedelta) else timedelta(seconds=value))
         assert loads(dumps(Policy(**{name: value})), Policy(), "s") == Policy(**{name: value})
-    for wrong in (0, -1, timedelta(0), timedelta(days=36_501), float("nan"), float("inf"), True, "7 days", [], b"1"):
+    for wrong in (
+        0,
+        -1,
+        1e-7,
+        timedelta(0),
+        timedelta(days=36_501),
+        float("nan"),
+        float("inf"),
+        True,
+        "7 days",
+        [],
+        b"1",
+    ):
         assert "expected a timedelta, or seconds, above 0 and at most 36500 days, or None" in refused(**{name: wrong})
     assert Policy(per_tool={"t": {"ttl": 60}}) == Policy(per_tool={"t": {"ttl": timedelta(minutes=1)}})
     kept = Policy(per_tool={"t": {"ttl": 60}})

@@ -14,15 +14,22 @@ def submit(
     loop: asyncio.AbstractEventLoop | None,
     context: contextvars.Context,
     make: Callable[[], Coroutine[Any, Any, None]],
+    lost: Callable[[], None],
 ) -> Callable[[], None]:
-    """Run a coroutine on an event loop, from another thread; return what cancels it."""
+    """Run a coroutine on an event loop, from another thread; return what cancels it. `lost` is called if somebody else does."""
     where = loop if loop is not None and not loop.is_closed() else _own()
     tasks: list[asyncio.Task[None]] = []
     cancelled = threading.Event()
 
     def start() -> None:
         if not cancelled.is_set():
-            tasks.append(where.create_task(make(), context=context))
+            task = where.create_task(make(), context=context)
+            task.add_done_callback(ended)
+            tasks.append(task)
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if task.cancelled() and not cancelled.is_set():
+            lost()
 
     def stop() -> None:
         for task in tasks:

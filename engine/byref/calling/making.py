@@ -18,7 +18,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from byref.artifacts.learning import MAX_BYTES, of_value
-from byref.calling import results, submodels
+from byref.calling import results, submodels, threads
 from byref.calling.results import Made
 from byref.calling.submodels import Answered, Asked, ModelFunction
 from byref.conversation.scope import Scope
@@ -95,6 +95,10 @@ class Maker:
         self._context = contextvars.copy_context()
         self._closed = threading.Lock()
         self._is_closed = False
+        self.is_given_up = False
+        """Nobody waits for the program any more, or its event loop ends: no further call is made."""
+        if (given_up := threads.given_up.get()) is not None:
+            given_up.add_done_callback(lambda _: self.give_up())
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when a call has come back."""
@@ -104,6 +108,13 @@ class Maker:
         """Make the descriptor readable."""
         with contextlib.suppress(BlockingIOError):  # what is full wakes
             os.write(self._wake, b"1")
+
+    def give_up(self) -> None:
+        """Note that the program is given up; any thread may say so."""
+        with self._closed:
+            self.is_given_up = True
+            if not self._is_closed:
+                self.wake_up()
 
     def wait(self, seconds: float) -> None:
         """Wait until a call has come back, but not longer."""
@@ -196,7 +207,7 @@ class Maker:
         if one.function.is_async:
             from byref.calling.loops import submit
 
-            one.finish = submit(loop, context, lambda: self._awaited(one))
+            one.finish = submit(loop, context, lambda: self._awaited(one), self.give_up)
             return
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._at_once, thread_name_prefix="byref-function")
@@ -221,13 +232,14 @@ class Maker:
                 value = await one.function.call(**_converted(one.function, one.arguments))
             finally:
                 one.ended = time.monotonic()
-        except asyncio.CancelledError:
-            return
-        except BaseException as error:  # noqa: BLE001  the same
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # it was not what the function awaits that was cancelled, but the function itself
             self._raised(one, error)
             return
         # What is long to encode must not hold the loop up.
-        await asyncio.get_running_loop().run_in_executor(None, self._encode, one, value)
+        threads.results().submit(self._encode, one, value)
 
     def _raised(self, one: CallUnderWay, error: BaseException) -> None:
         waits = isinstance(error, NeedsApproval) and not one.is_approved

@@ -6,6 +6,7 @@ an event loop, and hand their results over.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -147,6 +148,7 @@ class Calls:
 
     def begin(self, calls: Sequence[Call]) -> None:
         """Answer calls out of the journal, or write them down and make them."""
+        self._check_given_up()
         program = self._opened()
         new: list[_New] = []
         for call in calls:
@@ -181,6 +183,7 @@ class Calls:
         done = self._maker.came_back()
         if done:
             self._journal_ends(done)
+        self._check_given_up()
         if self._held and (done or time.monotonic() - self._tried > ROOM_SECONDS):
             held, self._held = self._held, []
             self._write(self._opened(), held)
@@ -285,6 +288,10 @@ class Calls:
                 logger.warning("byref could not let go of a program", exc_info=True)
 
     # Within --------------------------------------------------------------------------------------------------------------------
+
+    def _check_given_up(self) -> None:
+        if self._maker.is_given_up:
+            raise asyncio.CancelledError  # the program ends here, and may be begun again under its call id
 
     def _stage(self, work: Callable[[Connection], Any]) -> Any:
         self._seen = time.monotonic()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import io
 import math
+import re
+import secrets
 import sys
 from collections import Counter, UserString
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,6 +37,8 @@ _CONTAINERS = (dict, list, tuple)
 _SCALARS = (str, int, float, bool, type(None))
 _WEIGHED = (str, bytes, *_CONTAINERS)
 _OWN_TYPES = {dict, list, *_SCALARS}
+_OF_TEXTS = {"fractions", "ipaddress", "zoneinfo"}
+"""Modules whose objects are known by their text."""
 _OUTSIDE = (0, 0, 0, 0, 0, 0)
 """The place before and behind a value: see `_marks.c`."""
 _LIGHT = 16
@@ -61,8 +65,7 @@ def written(value: object) -> tuple[object, bytes, int]:
     token = _consumed.set(consumed)
     try:
         _check_depth(value)
-        value = _top(value)
-        data, line_feeds = _lines(value)
+        value, data, line_feeds = _top(value)
         if consumed:  # iterators inside are exhausted now, so the value is read back from its JSON
             value = parse(data)
     except RAISED:
@@ -134,12 +137,27 @@ def _written_out(value: Any, known: dict[int, int]) -> int:
     return known[id(value)]
 
 
-def _top(value: object) -> object:
-    """Return lists, dicts and scalars unchanged, and any other value as the JSON that it encodes to."""
-    if value is None or type(value) in (dict, list, str, int, float, bool):
-        return value
-    data = _encoded(value)
-    return parse(data)
+def _top(value: object) -> tuple[object, bytes, int]:
+    """Return what `written` does. Lists, dicts and scalars stay what they are; any other value becomes the JSON that it encodes to."""
+    if type(value) in _OWN_TYPES:
+        return value, *_lines(value)
+    text = _encoded(value)
+    value = parse(text)
+    data, line_feeds = _lines(value)
+    if chunks.unbroken(data).encode() != text:  # there are Decimals, of which a float loses digits
+        value = _exactly(text)
+        data, line_feeds = _lines(value)
+    return value, data, line_feeds
+
+
+def _exactly(text: bytes) -> object:
+    """Return the value of JSON text, with Decimals for numbers that `_encoder` would write otherwise if they were floats."""
+    return jsontext.decode(text, _exact.decode)
+
+
+def _number(text: str) -> float | Decimal:
+    number = float(text)
+    return number if _plain_encoder.encode(number) == text.encode() else Decimal(text)
 
 
 def _lines(value: object) -> tuple[bytes, int]:
@@ -395,6 +413,11 @@ def _hook(value: Any) -> object:
         return str(value)
     if isinstance(value, BaseException):
         return f"{kind.__name__}: {value}"
+    modules = {str(base.__module__).partition(".")[0] for base in kind.__mro__}
+    if modules & _OF_TEXTS:
+        return str(value)
+    if modules & {"pydantic", "pydantic_core"} and (core := sys.modules.get("pydantic_core")):
+        return core.to_jsonable_python(value, fallback=_note)  # a URL, say, or a secret, which stays hidden
     if isinstance(value, Iterable) and not isinstance(value, type):
         consumed = _consumed.get()
         if id(value) not in consumed:
@@ -404,7 +427,11 @@ def _hook(value: Any) -> object:
                 items = _unreadable(value, error)
             consumed[id(value)] = value, items
         return consumed[id(value)][1]
-    return f"[{kind.__name__} is not JSON: {_short_repr(value)}]"
+    return _note(value)
+
+
+def _note(value: object) -> str:
+    return f"[{type(value).__name__} is not JSON: {_short_repr(value)}]"
 
 
 def _items(source: Iterator[Any]) -> list[Any]:
@@ -496,6 +523,8 @@ class _Plain:
             return value if value.bit_length() < 10_000 else f"[integer of {value.bit_length()} bits]"
         if type(value) is float:
             return value if math.isfinite(value) else None
+        if isinstance(value, Decimal):
+            return value if value.is_finite() else None
         if isinstance(value, bytes | bytearray | memoryview):
             return base64.b64encode(value).decode()
         if depth >= MAX_DEPTH:
@@ -522,12 +551,10 @@ class _Plain:
 
     def _converted(self, value: object) -> object:
         """Convert a value of a type that JSON lacks by one step; the result may need further steps."""
-        if isinstance(value, Decimal):
-            return float(value) if value.is_finite() else None
         if self._endless > _MOST_ENDLESS:
             return f"[{type(value).__name__} is not read: what such objects give never ended]"
         try:
-            return jsontext.decode(_encoder.encode(value))
+            return _exactly(_encoder.encode(value))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             self._endless += isinstance(error, RecursionError)
             converted = _hook(value)
@@ -546,7 +573,10 @@ def _escaped(value: object) -> tuple[bytes, int]:
     except (TypeError, ValueError, OverflowError, RecursionError):
         import json
 
-        return json.dumps(value, separators=(",", ":")).encode(), 0
+        # A Decimal goes as a text that nobody else can have written, because json knows no numbers but its own.
+        mark = secrets.token_hex(8)
+        text = json.dumps(value, separators=(",", ":"), default=lambda number: f"{mark}{number}")
+        return re.sub(rf'"{mark}([^"]*)"', r"\1", text).encode(), 0
 
 
 def _unreadable(value: object, error: BaseException) -> str:
@@ -568,3 +598,4 @@ An iterator gives its items only once, but if one way of writing fails, the valu
 _validator = msgspec.json.Decoder(msgspec.Raw)
 _encoder = msgspec.json.Encoder(enc_hook=_hook, decimal_format="number")
 _plain_encoder = msgspec.json.Encoder(decimal_format="number")
+_exact = msgspec.json.Decoder(float_hook=_number)

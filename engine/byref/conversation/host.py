@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -33,6 +35,8 @@ AsyncTransaction = AsyncSession | AsyncConnection | async_scoped_session[Any]
 
 GRACE_SECONDS = 1.0
 """How long a running unit of work may continue after its caller was cancelled, before it is cancelled too."""
+STEPS = 5
+"""Steps of the event loop after which calls that are cancelled together all know it, also where each is within `wait_for`."""
 
 
 class EventLoopHost(AsyncHost):
@@ -49,26 +53,37 @@ class EventLoopHost(AsyncHost):
             raise ConfigurationError("db: the AsyncConnection is not open yet; use `async with engine.connect()`")
         self._host = host
         with _guard:
-            self._turn = _turns.setdefault(host, threading.Lock())
+            self._shared = _shared.setdefault(host, _Shared())
 
     async def call(self, submit: Callable[[Callable[[], T]], Future[T]], work: Callable[[], T]) -> T:
         """Run `work` on another thread, by `submit`, with its units of work in the host's transaction.
 
         If it is cancelled, a running unit is first finished or rolled back, and no other one begins; then the work given to
-        `on_leave` is done.
+        `on_leave` is done. Calls that are cancelled together end together.
         """
         call = _Call(self._host, asyncio.get_running_loop())
-
-        def called() -> T:
-            _here.set(call)
-            return work()
-
         try:
-            return await asyncio.wrap_future(submit(called))
+            return await asyncio.wrap_future(submit(partial(call.do, work)))
         except asyncio.CancelledError:
+            await self._leave(submit, call)
+            raise
+
+    async def _leave(self, submit: Callable[[Callable[[], Any]], Future[Any]], call: _Call) -> None:
+        gone = asyncio.get_running_loop().create_future()
+        self._shared.leaving.add(gone)
+        try:
+            for _ in range(STEPS):
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)
             await call.leave()
             await self._undo(submit, call)
-            raise
+        finally:
+            gone.set_result(None)
+            self._shared.leaving.discard(gone)
+            # `gather` ends with the first of its calls, and the host may close the transaction then: nobody may be at it any more.
+            while self._shared.leaving:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([*self._shared.leaving])
 
     async def _undo(self, submit: Callable[[Callable[[], Any]], Future[Any]], call: _Call) -> None:
         """Do the `on_leave` work of a cancelled call, on another thread: the call's own may stay busy for long."""
@@ -79,11 +94,14 @@ class EventLoopHost(AsyncHost):
 
         if not call.undoing:
             return
+        undo = _Call(self._host, asyncio.get_running_loop())
         try:
             async with asyncio.timeout(GRACE_SECONDS):
-                await self.call(submit, work)
+                await asyncio.wrap_future(submit(partial(undo.do, work)))
         except Exception:
             logger.warning("byref left what a cancelled call had staged to the next sweep", exc_info=True)
+        finally:
+            await undo.leave()
 
     def on_leave(self, work: Callable[[], None]) -> None:
         """Have work done, on some thread, if this call is cancelled."""
@@ -98,7 +116,7 @@ class EventLoopHost(AsyncHost):
             raise ConfigurationError(
                 "this session joined a transaction on an event loop: read its data by `await session.value(…)`"
             )
-        with self._turn, call.begun():
+        with self._shared.turn, call.begun():
             return call.run(unit)
 
     def compute(self, work: Callable[[], T]) -> T:
@@ -106,6 +124,16 @@ class EventLoopHost(AsyncHost):
         call = _here.get()
         assert call is not None
         return call.compute(work)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the calls of one host transaction have in common."""
+
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    """SQLAlchemy's sessions and connections allow no concurrent use."""
+    leaving: set[asyncio.Future[None]] = field(default_factory=set)
+    """Cancelled calls that have not ended; used on the event loop alone."""
 
 
 class _Call:
@@ -122,6 +150,11 @@ class _Call:
         self._running: asyncio.Future[Any] | None = None
         self._errands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         """Computations that the unit sends to the call's thread; None: the unit has ended."""
+
+    def do(self, work: Callable[[], T]) -> T:
+        """Do work for this call, on the present thread."""
+        _here.set(self)
+        return work()
 
     @contextmanager
     def begun(self) -> Iterator[None]:
@@ -178,5 +211,4 @@ class _Call:
 _here: ContextVar[_Call | None] = ContextVar("byref_call", default=None)
 """The call that this thread works for."""
 _guard = threading.Lock()
-_turns: WeakKeyDictionary[AsyncSession | AsyncConnection, threading.Lock] = WeakKeyDictionary()
-"""One lock for each host transaction, because SQLAlchemy's sessions and connections allow no concurrent use."""
+_shared: WeakKeyDictionary[AsyncSession | AsyncConnection, _Shared] = WeakKeyDictionary()

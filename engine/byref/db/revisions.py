@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from byref.db.connections import engine_of, is_memory, sqlite_path, transaction
 from byref.db.failures import driver_error, options_of, safe, storage_failure
 from byref.db.tables import Base, CompatibilityRow
-from byref.errors import ConfigurationError, SchemaMismatch
+from byref.errors import ConfigurationError, SchemaMismatch, shown
 
 VERSION_TABLE = "byref_version"
 
@@ -152,13 +152,16 @@ def require_known(found: State, url: URL) -> None:
 
 
 def checked_schema(engine: Engine, schema: str | None) -> str | None:
-    """Return a valid name of a schema (PostgreSQL only, 1 to 63 bytes, no NUL) or None; else ConfigurationError."""
+    """Return a valid name of a schema (PostgreSQL only, 1 to 63 bytes of UTF-8, no NUL) or None; else ConfigurationError."""
     if schema is None:
         return None
     if engine.dialect.name != "postgresql":
         raise ConfigurationError(f"schema={schema!r}: only PostgreSQL has schemas, {engine.dialect.name} has none")
-    if not 1 <= len(schema.encode(errors="replace")) <= SCHEMA_BYTES or "\0" in schema:
-        raise ConfigurationError(f"schema={schema!r}: 1 to {SCHEMA_BYTES} bytes without NUL were expected")
+    data = schema.encode(errors="ignore") if isinstance(schema, str) else b""
+    if not 1 <= len(data) <= SCHEMA_BYTES or "\0" in schema or data.decode() != schema:
+        raise ConfigurationError(
+            f"schema={shown(schema)}: 1 to {SCHEMA_BYTES} bytes of UTF-8 without NUL were expected"
+        )
     return schema
 
 

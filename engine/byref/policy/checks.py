@@ -113,9 +113,14 @@ def integer(least: int) -> Check:
 
 
 def duration(name: str, value: object) -> None:
-    """Accept a time to live: a timedelta or a number of seconds, above 0."""
+    """Accept a time to live: a timedelta or a number of seconds, above 0 when it is rounded to microseconds."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MOST_DAYS * 86_400:
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not 0 < seconds <= MOST_DAYS * 86_400
+        or not timedelta(seconds=seconds)
+    ):
         raise ConfigurationError(
             f"{name}={shown(value)}: expected a timedelta, or seconds, above 0 and at most {MOST_DAYS} days"
         )

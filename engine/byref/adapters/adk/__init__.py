@@ -12,6 +12,7 @@ from byref.adapters.common import lenient
 from byref.adapters.common.conversations import Conversations, Name, callers
 from byref.adapters.common.extras import missing
 from byref.adapters.common.functions import CodeFunctions, session_with
+from byref.calling.threads import run_program
 from byref.content import formats, media, to_block
 from byref.content.media import Media
 from byref.conversation.result import Result, ToolReply, sendable
@@ -292,9 +293,7 @@ class _Tool(BaseTool):
         plugin, loop = self._plugin, asyncio.get_running_loop()
         has_functions = bool(plugin._code) and self.name == CODE_INTERPRETER.name
         functions = await plugin._functions(tool_context) if has_functions else ()
-        return await asyncio.to_thread(
-            lambda: _response(plugin._own(self.name, args, tool_context, functions, loop), [])
-        )
+        return await run_program(lambda: _response(plugin._own(self.name, args, tool_context, functions, loop), []))
 
 
 def _others(tools: Iterable[BaseTool]) -> list[BaseTool]:

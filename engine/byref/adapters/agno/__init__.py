@@ -17,6 +17,7 @@ from byref.adapters.common.conversations import NOBODY, Conversations, Name, joi
 from byref.adapters.common.extras import missing
 from byref.adapters.common.functions import CodeFunctions, session_with
 from byref.adapters.common.instructions import Instructions
+from byref.calling.threads import run_program
 from byref.conversation.lifecycle import check_id
 from byref.conversation.result import sendable
 from byref.engine import Engine
@@ -258,7 +259,7 @@ class ByrefTools(Toolkit):
         return text if isinstance(reply.content, str) else _with_media(text, reply.content)
 
     async def _acall(self, /, fc: FunctionCall, run_context: RunContext, **arguments: Any) -> Any:
-        return await asyncio.to_thread(self._answer, fc, run_context, asyncio.get_running_loop())
+        return await run_program(partial(self._answer, fc, run_context, asyncio.get_running_loop()))
 
 
 class _Call:

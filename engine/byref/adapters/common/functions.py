@@ -18,6 +18,7 @@ from uuid import UUID
 
 import msgspec
 
+from byref.calling import threads
 from byref.content import Media, formats, to_block
 from byref.errors import ConfigurationError, one_line, shown
 from byref.functions import (
@@ -224,7 +225,7 @@ def _awaited(tool: FrameworkTool) -> Callable[..., Awaitable[Any]]:
         output = await tool.call(arguments)
         if output is None or isinstance(output, bool | int | float):
             return output
-        return await asyncio.to_thread(tool.read or as_data, output)
+        return await asyncio.get_running_loop().run_in_executor(threads.results(), tool.read or as_data, output)
 
     return awaited
 

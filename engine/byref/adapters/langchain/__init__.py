@@ -7,12 +7,14 @@ import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from byref.adapters.common.conversations import Conversations, Name, Recent, running
 from byref.adapters.common.extras import missing
 from byref.adapters.common.functions import CodeFunctions, session_with
 from byref.calling.approvals import Decision
+from byref.calling.threads import run_program
 from byref.conversation.result import ToolReply, sendable
 from byref.engine import Engine
 from byref.errors import ConfigurationError, StorageFailure, ToolError
@@ -79,7 +81,7 @@ class ByrefTool(BaseTool):
         )
 
     async def _arun(self, arguments: Any, call_id: str | None) -> Any:
-        return await asyncio.to_thread(self._run, arguments, call_id, asyncio.get_running_loop())
+        return await run_program(partial(self._run, arguments, call_id, asyncio.get_running_loop()))
 
 
 @dataclass(frozen=True, slots=True)

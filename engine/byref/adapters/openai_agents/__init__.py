@@ -20,6 +20,7 @@ from byref.adapters.common.extras import missing
 from byref.adapters.common.functions import CodeFunctions, session_with
 from byref.adapters.common.instructions import Instructions
 from byref.calling import approvals
+from byref.calling.threads import run_program
 from byref.conversation.result import Pending, ToolReply
 from byref.engine import Engine
 from byref.errors import ByrefError, ConfigurationError, ToolError
@@ -330,7 +331,7 @@ class Byref(RunHooks[Any]):
                 return reply
 
             with running(self._named(context)) if has_functions else nullcontext():
-                return await asyncio.to_thread(work)
+                return await run_program(work)
 
         async def invoke(context: ToolContext[Any], arguments: str) -> Any:
             # The same program as that of `needs_approval`, which gets what is parsed.

@@ -13,6 +13,7 @@ from byref.adapters.common.conversations import NOBODY, Conversations, Name, cal
 from byref.adapters.common.extras import missing
 from byref.adapters.common.functions import CodeFunctions, session_with
 from byref.adapters.common.schemas import with_references
+from byref.calling.threads import run_program
 from byref.content import formats, to_block
 from byref.content.media import Media
 from byref.conversation.result import sendable
@@ -310,7 +311,7 @@ class _Tools(AbstractToolset[AgentDepsT]):
             content = sendable(reply.content)
             return content if isinstance(content, str) else [_content(item, {}) for item in content]
 
-        return await asyncio.to_thread(work)
+        return await run_program(work)
 
     def _session(self, ctx: RunContext[AgentDepsT]) -> Session | None:
         return self.by._conversations.opened(*self.by._named(ctx))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from byref.adapters.common.conversations import Name, running
 from byref.adapters.common.extras import missing
 from byref.adapters.common.functions import FrameworkTool, FunctionError, asks_first
+from byref.calling.threads import run_program
 from byref.conversation.result import ToolReply
 
 try:
@@ -52,7 +53,7 @@ class ByrefTool(AgentTool):
 
     async def stream(self, tool_use: ToolUse, invocation_state: dict[str, Any], **kwargs: Any) -> ToolGenerator:
         """Answer a call; a mistake of the model becomes an error result."""
-        reply = await asyncio.to_thread(self._answer, invocation_state["agent"], tool_use)
+        reply = await run_program(partial(self._answer, invocation_state["agent"], tool_use))
         status: ToolResultStatus = "error" if reply.is_error else "success"
         yield ToolResultEvent({"toolUseId": tool_use["toolUseId"], "status": status, "content": content_of(reply)})
 
