@@ -196,7 +196,7 @@ class Conversations:
     ) -> dict[str, Any] | str:
         """Return arguments with references replaced by data; arguments without references need no database.
 
-        Arguments without references that do not fit `schema` are left to the framework, unless `is_strict`.
+        Arguments without references that do not fit `schema` are left to the framework, as `resolved` does it.
 
         Raises:
             ToolError: text for the model: a reference is unknown, its data does not fit, or the database is away.
