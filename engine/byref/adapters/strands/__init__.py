@@ -139,10 +139,10 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
 
     def init_multi_agent(self, orchestrator: MultiAgentBase) -> None:
         """Let the agents of a Swarm or a Graph share one conversation: the session manager's, or a new one."""
-        manager = getattr(orchestrator, "session_manager", None)
-        shared = lenient.text(getattr(manager, "session_id", None)) or f"{orchestrator.id}-{uuid.uuid4().hex}"
 
-        def share(event: MultiAgentInitializedEvent) -> None:  # a Swarm has no nodes before this event
+        def share(event: MultiAgentInitializedEvent) -> None:  # before it a Swarm has no nodes and a Graph no id
+            manager = getattr(event.source, "session_manager", None)
+            shared = lenient.text(getattr(manager, "session_id", None)) or f"{event.source.id}-{uuid.uuid4().hex}"
             self._shared.update(dict.fromkeys(_agents_of(event.source), shared))
 
         orchestrator.add_hook(share, MultiAgentInitializedEvent)
