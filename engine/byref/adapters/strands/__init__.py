@@ -49,7 +49,7 @@ except ImportError as error:
     raise missing("byref.adapters.strands", "strands-agents", "strands") from error
 
 from byref.adapters.strands.calls import ByrefTool, calling, in_code, is_direct, noting, schema_for
-from byref.adapters.strands.content import as_it_came, is_as_it_came, output_of, replied, usage_of
+from byref.adapters.strands.content import as_it_came, output_of, replied, usage_of
 from byref.adapters.strands.storage import ByrefOffloadStorage, ByrefStorage
 
 __all__ = ["ByrefOffloadStorage", "ByrefPlugin", "ByrefStorage", "ByrefTool"]
@@ -252,7 +252,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
                 arguments=arguments,
                 is_error=result["status"] == "error",
             )
-            is_same = is_as_it_came(read, self._conversations.policy_of(session))
+            is_same = self._conversations.is_as_it_came(session, read)
             return as_it_came(result) if is_same else replied(result, read), read.instructions
 
         read, instructions = await asyncio.to_thread(processed)
