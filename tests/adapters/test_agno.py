@@ -107,8 +107,11 @@ def test_what_ends_the_run_is_for_the_user_and_whole(engine: Engine, tenant: str
         """Export."""
         return json.dumps(BIG)
 
-    agent = agent_of(ByrefTools(engine, tenant=tenant), [export], [("export", {})], mode=mode)
-    assert answers(asyncio.run(run(agent, mode)))["export"].content == json.dumps(BIG)
+    byref = ByrefTools(engine, tenant=tenant)
+    listed, made = (agent_of(byref, [export], [("export", {})], mode=mode) for _ in range(2))
+    made.tools = lambda: [export, byref]
+    for agent in (listed, made):
+        assert answers(asyncio.run(run(agent, mode)))["export"].content == json.dumps(BIG)
 
 
 @pytest.mark.parametrize("mode", ("run", "arun"))

@@ -323,7 +323,7 @@ class _Call:
         return error if text == str(error) else ToolError(text)
 
     def _gated(self, session: Session | None, output: Any) -> Any:
-        if _ends_run(self._owner, self._name):
+        if _ends_run(self._context, self._owner, self._name):
             return output  # this result is the answer to the user
         if isasyncgen(output):
             return self._apieces(session, output)
@@ -363,9 +363,10 @@ def _add(system: Message, text: str) -> None:
         system.content = f"{before}\n\n{text}" if before else text
 
 
-def _ends_run(owner: Any, name: str) -> bool:
+def _ends_run(run_context: RunContext, owner: Any, name: str) -> bool:
     """Tell whether the run ends with this tool's result."""
-    tools = getattr(owner, "tools", None)
+    # An agent's `tools` may be a function: the run then has those that it gave.
+    tools = getattr(owner, "tools", None) if run_context.tools is None else run_context.tools
     for tool in tools if isinstance(tools, list) else []:
         functions = tool.get_async_functions() if isinstance(tool, Toolkit) else {getattr(tool, "name", None): tool}
         if name in functions:
