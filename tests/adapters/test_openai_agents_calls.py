@@ -279,6 +279,26 @@ def test_an_agent_that_a_tool_runs_is_paid_for_and_is_not_the_context(engine: En
 # What tools return
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_host_finds_what_the_tool_returned_that_ended_the_run(engine: Engine, stream: bool) -> None:
+    model = turns([call("list_orders", "call_1"), call("list_orders", "call_2")])
+    tools = Byref(engine, session=f"first {stream}").tools(list_orders)
+    agent = Agent(name="shop", model=model, tools=tools, tool_use_behavior="stop_on_first_tool")
+
+    async def run() -> Any:
+        if not stream:
+            return await Runner.run(agent, "Go")
+        result = Runner.run_streamed(agent, "Go")
+        async for _ in result.stream_events():
+            pass
+        return result
+
+    result = asyncio.run(run())
+    assert "variables" in json.loads(result.final_output)
+    outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+    assert next(one.original for one in outputs if one == result.final_output)["orders"] == ROWS
+
+
 @pytest.mark.parametrize("kind", ["text", "image", "file"])
 def test_rows_that_look_like_blocks_keep_their_fields(engine: Engine, kind: str) -> None:
     rows = [{"type": kind, "text": f"t{n}", "image_url": "http://x/1.png", "file_id": "f", "id": n} for n in range(3)]
