@@ -101,6 +101,17 @@ def test_pieces_are_one_output_and_events_pass(engine: Engine, tenant: str, mode
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_result_that_says_it_is_an_error_is_the_calls_error(engine: Engine, tenant: str, mode: str) -> None:
+    def cancel() -> dict[str, Any]:
+        """Cancel."""
+        return {"content": [{"type": "text", "text": "order 7"}], "isError": True}
+
+    agent = agent_of(ByrefTools(engine, tenant=tenant), [cancel], [("cancel", {})], "Sorry.", mode=mode)
+    read = answers(asyncio.run(run(agent, mode)))["cancel"]
+    assert (read.content, read.tool_call_error) == ("order 7", True)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_what_ends_the_run_is_for_the_user_and_whole(engine: Engine, tenant: str, mode: str) -> None:
     @tool(stop_after_tool_call=True)
     def export() -> str:

@@ -310,12 +310,16 @@ class _Call:
         self._arguments.update(self._written)
 
     def _text(self, session: Session | None, output: object, *, is_error: bool = False) -> str:
+        """Return what the model reads of an output. Raises ToolError with it if the output says that it is an error."""
         result = self._tools._conversations.process(
             session, output, tool=self._name, call_id=None, arguments=self._written, is_error=is_error
         )
         if result.instructions:
             self._tools._instruct(self._context, self._name, result.instructions)
-        return str(sendable(result.text))
+        text = str(sendable(result.text))
+        if result.is_error and not is_error:
+            raise ToolError(text)  # the output itself says that the call failed
+        return text
 
     def _failure(self, session: Session | None, error: Exception) -> Exception:
         """Return the tool's own error, or one with only as much of its text as the model reads."""
