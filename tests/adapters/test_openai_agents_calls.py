@@ -489,6 +489,43 @@ def test_code_calls_an_agents_tools_with_its_guardrails_and_spans(engine: Engine
     assert [one.parent_id for one in made if one.span_data.name == "search_orders"] == [outer.span_id] * 4
 
 
+def test_a_failure_that_the_sdk_puts_in_words_is_an_exception_in_code(engine: Engine) -> None:
+    def worded(context: Any, error: Exception) -> str:
+        return f"No customer: {error}"
+
+    def made(name: str, **options: Any) -> FunctionTool:
+        async def work(id: int) -> str:
+            if id == 2:
+                raise KeyError("secret")
+            await asyncio.sleep(id)
+            return "Ann"
+
+        return function_tool(work, name_override=name, **options)
+
+    tools = [
+        made("quiet"),
+        made("worded", failure_error_function=worded),
+        made("raising", failure_error_function=None),
+        made("slow", timeout=0.01),
+    ]
+    code = (
+        "for work, id in ((quiet, 0), (quiet, 2), (worded, 2), (raising, 2), (slow, 1)):\n"
+        "    try:\n"
+        "        print(work(id))\n"
+        "    except Exception as error:\n"
+        "        print(type(error).__name__, error)"
+    )
+    model = turns([call("code_interpreter", "c1", code=code)], "Done.")
+    by = Byref(engine, session="worded", code_functions=["*"])
+    ask(by, model, *tools)
+    fine, quiet, told, raised, late = outputs(model)["c1"].splitlines()[:5]
+    assert fine == "Ann" and quiet.startswith("FunctionError quiet(): An error occurred") and "secret" not in quiet
+    assert told == "FunctionError worded(): No customer: 'secret'" and raised.startswith("KeyError")
+    assert "timed out" in late and "Error" in late.split()[0]
+    calls = [entry.detail["outcome"] for entry in engine.session("worded").ledger() if entry.kind == "call"]
+    assert calls == ["returned", *["raised"] * 4]
+
+
 PAYING = (
     "import asyncio\n"
     "def tried(total):\n"

@@ -150,7 +150,7 @@ def test_code_calls_the_hosts_tools_that_a_pattern_names(make: Callable[..., Dri
     heard = by.ran(talk, mode)
     total, own, misfit, unnamed, *_ = heard["call_0_0"].text.splitlines()
     assert total == "3998000"
-    assert "no such region" in own if by.raises_in_code else own.startswith("said An error occurred")
+    assert "no such region" in own if by.tells_in_code else "FunctionError search_orders(): An error occurred" in own
     assert misfit.startswith("ValueError search_orders()") and unnamed.startswith("NameError")
     assert heard.answer == "Done." and set(heard.reads) == {"call_0_0"}
     kinds = [
