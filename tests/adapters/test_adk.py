@@ -331,7 +331,8 @@ def test_a_small_result_of_mcp_stays_what_it_is(engine: Engine) -> None:
     policy = Policy(per_tool={"mapped": {"mapper": lambda value: {"is": value["state"]}}})
     plugin = ByrefPlugin(engine, session="small mcp", policy=policy)
     asyncio.run(ask(plugin, model, status, both, noted, mapped, after_tool_callback=after))
-    assert read(model, "status") == small and read(model, "both") == both() and seen == [small, both()]
+    assert read(model, "status") == small and read(model, "both") == both() and len(seen) == 2
+    assert small in seen and both() in seen  # in either order: the calls are made side by side
     assert read(model, "noted") == {"result": '{"state": "open"}'} and read(model, "mapped") == {"is": "open"}
 
 
