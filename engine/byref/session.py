@@ -362,7 +362,7 @@ class Session:
 
         return scope.read(work)
 
-    def reminder(self, *, max_tokens: int = 500) -> str:
+    def reminder(self, *, max_tokens: int = reminder.TOKENS) -> str:
         """Return a text for the model after a compaction: names and shapes of the existing data, newest first, bounded.
 
         Raises:

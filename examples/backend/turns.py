@@ -48,12 +48,14 @@ async def turn(backend: Backend, customer: str, chat: str, text: str) -> AsyncIt
                 yield piece
             response = await stream.get_final_message()
         calls = [block for block in response.content if block.type == "tool_use"]
-        outputs = await asyncio.gather(*(output_of(backend, customer, chat, call) for call in calls))
+        session = await backend.byref.session(chat, tenant=customer)
+        # The answer is paid for, whatever becomes of its calls; and what they give was not in its context.
+        await session.record_usage(response, request_id=response.id)
+        outputs = await outputs_of(session, calls)
         async with backend.sessions.begin() as db:
-            # One transaction: the assistant's message, its tool results and byref's record of both are stored together, or not at
-            # all.
+            # One transaction: the assistant's message, its tool results and the data of the host's tools are stored together, or not
+            # at all.
             session = await backend.byref.session(chat, tenant=customer, db=db)
-            await session.record_usage(response, request_id=response.id)
             said = [
                 block.model_dump(mode="json", include={"type", "text", "id", "name", "input"})
                 for block in response.content
@@ -71,11 +73,19 @@ async def history(backend: Backend, customer: str, chat: str) -> list[Any]:
         return [{"role": message.role, "content": message.content} for message in await db.scalars(chosen)]
 
 
-async def output_of(backend: Backend, customer: str, chat: str, call: Any) -> object:
-    """Run one of the host's tools; None for a call that byref answers."""
-    session = await backend.byref.session(chat, tenant=customer)
-    if await session.owns(call.name):
-        return None
+async def outputs_of(session: byref.AsyncSession, calls: list[Any]) -> list[Any]:
+    """Run the host's tools side by side, then byref's own in order: code may use what the code before it made."""
+    owned = [await session.owns(call.name) for call in calls]
+    running = [output_of(session, call) for call, is_ours in zip(calls, owned, strict=True) if not is_ours]
+    outputs = iter(await asyncio.gather(*running))
+    return [
+        await session.call(call.name, call.input, call_id=call.id) if is_ours else next(outputs)
+        for call, is_ours in zip(calls, owned, strict=True)
+    ]
+
+
+async def output_of(session: byref.AsyncSession, call: Any) -> object:
+    """Run one of the host's tools, and return its output or its error."""
     try:
         arguments = await session.resolve(call.input, shop.SCHEMAS.get(call.name), tool=call.name, call_id=call.id)
         return await asyncio.to_thread(shop.TOOLS[call.name], **arguments)
@@ -84,10 +94,9 @@ async def output_of(backend: Backend, customer: str, chat: str, call: Any) -> ob
 
 
 async def result(session: byref.AsyncSession, call: Any, output: object) -> Any:
-    """Return the tool result as the model reads it."""
-    if await session.owns(call.name):
-        reply: Any = await session.call(call.name, call.input, call_id=call.id)
-    else:
-        failed = isinstance(output, Exception)
-        reply = await session.process(output, tool=call.name, call_id=call.id, arguments=call.input, is_error=failed)
-    return reply.message("anthropic", call.id)["content"][0]
+    """Return the tool result as the model reads it; what byref's own tools gave is stored already."""
+    if isinstance(output, byref.ToolReply):
+        return output.message("anthropic", call.id)["content"][0]
+    failed = isinstance(output, Exception)
+    read = await session.process(output, tool=call.name, call_id=call.id, arguments=call.input, is_error=failed)
+    return read.message("anthropic", call.id)["content"][0]

@@ -307,6 +307,35 @@ def test_a_result_of_mcp_is_stored_once(engine: Engine) -> None:
     assert read(model, "call_2") == {"error": "no such row"}
 
 
+def test_a_small_result_of_mcp_stays_what_it_is(engine: Engine) -> None:
+    small = {"content": [{"type": "text", "text": '{"state": "open"}'}], "isError": False}
+    seen: list[Any] = []
+
+    def after(tool: Any, args: dict[str, Any], tool_context: ToolContext, tool_response: Any) -> None:
+        seen.append(tool_response)
+
+    def status() -> dict[str, Any]:
+        return small
+
+    def both() -> dict[str, Any]:
+        return {**small, "structuredContent": {"state": "open"}}
+
+    def noted() -> dict[str, Any]:
+        """Say more than byref measures: it is left out."""
+        return {**small, "meta": {"trace": "x" * 50_000}}
+
+    def mapped() -> dict[str, Any]:
+        return small
+
+    model = Scripted(turns=[[call(tool.__name__, tool.__name__) for tool in (status, both, noted, mapped)], "done"])
+    policy = Policy(per_tool={"mapped": {"mapper": lambda value: {"is": value["state"]}}})
+    plugin = ByrefPlugin(engine, session="small mcp", policy=policy)
+    asyncio.run(ask(plugin, model, status, both, noted, mapped, after_tool_callback=after))
+    assert read(model, "status") == small and read(model, "both") == both() and len(seen) == 2
+    assert small in seen and both() in seen  # in either order: the calls are made side by side
+    assert read(model, "noted") == {"result": '{"state": "open"}'} and read(model, "mapped") == {"is": "open"}
+
+
 @pytest.mark.parametrize("is_own", [True, False])
 def test_a_call_in_code_that_needs_confirmation_waits_if_the_agent_has_byrefs_tools(
     engine: Engine, is_own: bool

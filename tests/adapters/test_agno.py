@@ -101,14 +101,28 @@ def test_pieces_are_one_output_and_events_pass(engine: Engine, tenant: str, mode
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_result_that_says_it_is_an_error_is_the_calls_error(engine: Engine, tenant: str, mode: str) -> None:
+    def cancel() -> dict[str, Any]:
+        """Cancel."""
+        return {"content": [{"type": "text", "text": "order 7"}], "isError": True}
+
+    agent = agent_of(ByrefTools(engine, tenant=tenant), [cancel], [("cancel", {})], "Sorry.", mode=mode)
+    read = answers(asyncio.run(run(agent, mode)))["cancel"]
+    assert (read.content, read.tool_call_error) == ("order 7", True)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_what_ends_the_run_is_for_the_user_and_whole(engine: Engine, tenant: str, mode: str) -> None:
     @tool(stop_after_tool_call=True)
     def export() -> str:
         """Export."""
         return json.dumps(BIG)
 
-    agent = agent_of(ByrefTools(engine, tenant=tenant), [export], [("export", {})], mode=mode)
-    assert answers(asyncio.run(run(agent, mode)))["export"].content == json.dumps(BIG)
+    byref = ByrefTools(engine, tenant=tenant)
+    listed, made = (agent_of(byref, [export], [("export", {})], mode=mode) for _ in range(2))
+    made.tools = lambda: [export, byref]
+    for agent in (listed, made):
+        assert answers(asyncio.run(run(agent, mode)))["export"].content == json.dumps(BIG)
 
 
 @pytest.mark.parametrize("mode", ("run", "arun"))

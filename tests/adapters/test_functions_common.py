@@ -91,6 +91,11 @@ def test_a_schema_that_is_none_takes_any_arguments_and_a_tool_that_asks_is_refus
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "[1]"}], ["a", [1]]),
         ([{"text": "bedrock"}, {"json": {"a": 1}}], ["bedrock", {"a": 1}]),
         (types.CallToolResult(content=[types.TextContent(text='{"a":1}')], structured_content={"a": 1}), {"a": 1}),
+        (
+            types.CallToolResult(content=[types.TextContent(text="It is mild.")], structured_content={"degrees": 21.5}),
+            {"degrees": 21.5},
+        ),
+        ({"content": [{"type": "text", "text": "It is mild."}], "structuredContent": [1, 2]}, [1, 2]),
         ([{"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}], b"\x89PNG\r\n\x1a\n"),
     ],
 )

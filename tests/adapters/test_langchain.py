@@ -197,12 +197,15 @@ def test_arguments_without_a_reference_are_judged_by_the_tool_alone(engine: Engi
         """Count ids, which may come as one text."""
         return str(len(ids))
 
-    model = scripted([call("count", ids="1,2,3")], [call("count", ids="$orders")], "Done.")
+    model = scripted(
+        [call("count", ids="1,2,3")], [call("count", ids="$5 each")], [call("count", ids="$orders")], "Done."
+    )
     agent = create_agent(model, [count], middleware=[ByrefMiddleware(engine, tenant=tenant)])
     state = agent.invoke(ASK, thread())
-    first, second = [m for m in state["messages"] if isinstance(m, ToolMessage)]
+    first, second, third = [m for m in state["messages"] if isinstance(m, ToolMessage)]
     assert first.content == "3"
     assert second.status == "error" and "Error invoking tool" in str(second.content)  # the framework's own words
+    assert third.status == "error" and "no artifact or variable 'orders'" in str(third.content)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,19 @@ def test_a_summary_is_followed_by_what_data_is_still_there_in_the_request_alone(
     assert kinds.count("compaction") == 1
 
 
+def test_the_list_after_a_summary_names_no_earlier_list_and_what_the_host_stored(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant)
+    session.store_artifact("call Ann", name="reminder-ann")
+    model = scripted("Fine.")
+    agent = create_agent(model, middleware=[ByrefMiddleware(engine, session="s", tenant=tenant)])
+    for n in range(6):
+        summary = HumanMessage(f"Summary {n}.", additional_kwargs={"lc_source": "summarization"})
+        agent.invoke({"messages": [summary, HumanMessage("And?")]})
+        (_, *listed) = str(model.requests[-1][0].content).split("Data of this conversation")[1].splitlines()
+        assert listed == ["- reminder-ann: text, 8 bytes"]
+    assert len(session.artifacts()) == 4  # the last three lists, and the host's
+
+
 def test_a_summary_where_no_data_is_stays_as_it_is(engine: Engine, tenant: str) -> None:
     model = scripted("Fine.")
     agent = create_agent(model, middleware=summarising(engine, tenant), checkpointer=InMemorySaver())

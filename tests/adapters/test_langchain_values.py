@@ -144,6 +144,17 @@ def test_rows_that_json_has_no_form_for_are_data(engine: Engine, tenant: str, ki
     assert getattr(made, "count", 1) == 1  # run once, on the tool itself and not on a copy
 
 
+@pytest.mark.parametrize("row", [["O'Brien", AT], {"driver's licence": "x", "until": AT}, [["it's", AT]]])
+def test_rows_that_begin_with_an_apostrophe_are_data(engine: Engine, tenant: str, row: Any) -> None:
+    @tool
+    def give() -> Any:
+        """Give."""
+        return [row] * 2_000
+
+    message = the_only(give, [ByrefMiddleware(engine, tenant=tenant)])
+    assert "give" in json.loads(str(message.content))["variables"]
+
+
 @pytest.mark.parametrize("mode", sampled(MODES, 2))
 @pytest.mark.parametrize(
     "value", [rows(2), {AT}, Order(id=1, at=AT), b"\x00\x01", (1, "a"), None, 7, {"a": float("nan")}]

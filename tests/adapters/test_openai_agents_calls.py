@@ -279,6 +279,26 @@ def test_an_agent_that_a_tool_runs_is_paid_for_and_is_not_the_context(engine: En
 # What tools return
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_host_finds_what_the_tool_returned_that_ended_the_run(engine: Engine, stream: bool) -> None:
+    model = turns([call("list_orders", "call_1"), call("list_orders", "call_2")])
+    tools = Byref(engine, session=f"first {stream}").tools(list_orders)
+    agent = Agent(name="shop", model=model, tools=tools, tool_use_behavior="stop_on_first_tool")
+
+    async def run() -> Any:
+        if not stream:
+            return await Runner.run(agent, "Go")
+        result = Runner.run_streamed(agent, "Go")
+        async for _ in result.stream_events():
+            pass
+        return result
+
+    result = asyncio.run(run())
+    assert "variables" in json.loads(result.final_output)
+    outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+    assert next(one.original for one in outputs if one == result.final_output)["orders"] == ROWS
+
+
 @pytest.mark.parametrize("kind", ["text", "image", "file"])
 def test_rows_that_look_like_blocks_keep_their_fields(engine: Engine, kind: str) -> None:
     rows = [{"type": kind, "text": f"t{n}", "image_url": "http://x/1.png", "file_id": "f", "id": n} for n in range(3)]
@@ -467,6 +487,43 @@ def test_code_calls_an_agents_tools_with_its_guardrails_and_spans(engine: Engine
     made = [one for one in spans if one.span_data.type == "function"]
     [outer] = [one for one in made if one.span_data.name == "code_interpreter"]
     assert [one.parent_id for one in made if one.span_data.name == "search_orders"] == [outer.span_id] * 4
+
+
+def test_a_failure_that_the_sdk_puts_in_words_is_an_exception_in_code(engine: Engine) -> None:
+    def worded(context: Any, error: Exception) -> str:
+        return f"No customer: {error}"
+
+    def made(name: str, **options: Any) -> FunctionTool:
+        async def work(id: int) -> str:
+            if id == 2:
+                raise KeyError("secret")
+            await asyncio.sleep(id)
+            return "Ann"
+
+        return function_tool(work, name_override=name, **options)
+
+    tools = [
+        made("quiet"),
+        made("worded", failure_error_function=worded),
+        made("raising", failure_error_function=None),
+        made("slow", timeout=0.01),
+    ]
+    code = (
+        "for work, id in ((quiet, 0), (quiet, 2), (worded, 2), (raising, 2), (slow, 1)):\n"
+        "    try:\n"
+        "        print(work(id))\n"
+        "    except Exception as error:\n"
+        "        print(type(error).__name__, error)"
+    )
+    model = turns([call("code_interpreter", "c1", code=code)], "Done.")
+    by = Byref(engine, session="worded", code_functions=["*"])
+    ask(by, model, *tools)
+    fine, quiet, told, raised, late = outputs(model)["c1"].splitlines()[:5]
+    assert fine == "Ann" and quiet.startswith("FunctionError quiet(): An error occurred") and "secret" not in quiet
+    assert told == "FunctionError worded(): No customer: 'secret'" and raised.startswith("KeyError")
+    assert "timed out" in late and "Error" in late.split()[0]
+    calls = [entry.detail["outcome"] for entry in engine.session("worded").ledger() if entry.kind == "call"]
+    assert calls == ["returned", *["raised"] * 4]
 
 
 PAYING = (

@@ -117,6 +117,17 @@ def test_what_the_model_got_wrong_is_told_to_it(engine: Engine) -> None:
     assert read["call_3"].content == "ok" and tries == [1, 2]
 
 
+def test_a_result_that_says_it_is_an_error_is_a_failed_call(engine: Engine) -> None:
+    def cancel(words: int) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": "order 7 " * words}], "isError": True}
+
+    model = scripted([call("cancel", "call_1", words=1), call("cancel", "call_2", words=50_000)], "sorry")
+    agent = Agent(model, tools=[cancel], capabilities=[Byref(engine, session="marked")])
+    short, long = returns(asyncio.run(agent.run("Go")).all_messages()).values()
+    assert (short.content, short.outcome, long.outcome) == ("order 7 ", "failed", "failed")
+    assert len(str(long.content)) < 20_000
+
+
 def test_small_results_stay_what_they_are(engine: Engine) -> None:
     model = scripted([call("one_order", "call_1"), call("text", "call_2")], "done")
     agent = Agent(model, tools=[one_order], capabilities=[Byref(engine, session="small")])

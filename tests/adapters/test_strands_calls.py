@@ -310,6 +310,20 @@ def test_agents_of_a_swarm_share_the_conversation(engine: Engine) -> None:
     assert plugin.session(agent_of(plugin)).variables() == []
 
 
+def test_agents_of_a_graph_without_a_session_manager_share_a_conversation_of_their_own(engine: Engine) -> None:
+    plugin = ByrefPlugin(engine)
+    graph = GraphBuilder()
+    graph.add_node(agent_of(plugin, [("list_orders", {})], "read", name="reader"), "reader")
+    payer = agent_of(plugin, [REFUND], "paid", name="payer")
+    graph.add_node(payer, "payer")
+    graph.add_edge("reader", "payer")
+    graph.set_max_node_executions(2)
+    graph.set_plugins([plugin])
+    graph.build()("refund all")
+    assert results(payer)[0]["content"] == [{"text": REFUNDED}]
+    assert len(list(engine.sessions())) == 1
+
+
 def test_agents_of_a_graph_share_the_conversation_of_its_session_manager(engine: Engine, tmp_path: Path) -> None:
     plugin = ByrefPlugin(engine)
 

@@ -435,6 +435,23 @@ def test_a_list_that_an_sdk_gave_as_a_text_each_is_the_list(count: int) -> None:
         assert isinstance(piece.block, Block) and piece.block.parsed == ("json", rows)
 
 
+@pytest.mark.parametrize("count", [1_001, 5_000])
+def test_more_texts_than_blocks_are_read_are_one_list(count: int) -> None:
+    texts = [f"line {n}" for n in range(count)]
+    typed, untyped = [{"type": "text", "text": text} for text in texts], [{"text": text} for text in texts]
+    for output in (
+        {"content": typed},
+        {"content": typed, "isError": False},
+        {"toolUseId": "t1", "status": "success", "content": untyped},
+        {"toolUseId": "t1", "status": "success", "content": [{"json": texts[0]}, *untyped[1:]]},
+    ):
+        [piece], is_error = to_pieces(output)
+        assert isinstance(piece.block, Block) and piece.block.parsed == ("json", texts) and not is_error
+    for data in ({"content": untyped}, {"content": [*typed, {"type": "text"}]}, typed):
+        [piece], _ = to_pieces(data)
+        assert isinstance(piece.block, Block) and piece.block.parsed == ("json", data)
+
+
 def test_a_list_under_a_name_of_its_own_keeps_it() -> None:
     output = {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "isError": False}
     [piece], _ = to_pieces({**output, "structuredContent": {"letters": ["a", "b"]}})

@@ -156,7 +156,7 @@ def test_code_calls_the_hosts_tools_that_a_pattern_names(make: Callable[..., Dri
     heard = by.ran(talk, mode) if mode == "sync" else asyncio.run(with_one_thread())
     total, own, misfit, unnamed, *_ = heard["call_0_0"].text.splitlines()
     assert total == "3998000"
-    assert "no such region" in own if by.raises_in_code else own.startswith("said An error occurred")
+    assert "no such region" in own if by.tells_in_code else "FunctionError search_orders(): An error occurred" in own
     assert misfit.startswith("ValueError search_orders()") and unnamed.startswith("NameError")
     assert heard.answer == "Done." and set(heard.reads) == {"call_0_0"}
     kinds = [
@@ -304,17 +304,22 @@ def test_a_mistake_of_the_models_answers_its_call_and_the_tool_is_not_run(
     by = make(name)
     mistakes = [("count", {"ids": {"$var": "order"}}), ("count", {"ids": "$orders"})]
     lost = ("artifact_read", {"reference": "art_nothere"})
-    talk = Talk([list_orders, count], [[("list_orders", {})], [*mistakes, lost, ("count", {"ids": [1, 2]})]])
+    misspelt = [("count", {"ids": given}) for given in ("$ordrs", '{"$var": "ordrs", "jq": "map(.id)"}')]
+    calls = [*mistakes, lost, ("count", {"ids": [1, 2]}), *misspelt]
+    talk = Talk([list_orders, count], [[("list_orders", {})], calls])
     heard = by.ran(talk)
-    unknown, misfit, read, plain = (heard[f"call_1_{n}"] for n in range(4))
+    unknown, misfit, read, plain, *typos = (heard[f"call_1_{n}"] for n in range(len(calls)))
     assert "no artifact or variable 'order'" in unknown.text and "Did you mean 'orders'?" in unknown.text
     assert "ids" in misfit.text and len(misfit.text) < (1_000 if by.knows_schemas else 20_000)
     assert "art_nothere" in read.text
-    assert all(one.is_error is not False for one in (unknown, misfit, read)), "an error, where the framework says so"
+    assert all(one.is_error is not False for one in (unknown, misfit, read, *typos)), (
+        "an error, where the framework says so"
+    )
+    assert not by.knows_schemas or all("Did you mean 'orders'?" in one.text for one in typos)
     assert plain.text == "2 counted" and ran == [2]
     if by.knows_calls:
         wrong = {entry.call_id for entry in by.session(talk).ledger() if entry.is_error}
-        assert wrong == {"call_1_0", "call_1_1", "call_1_2"}
+        assert wrong == {"call_1_0", "call_1_1", "call_1_2", "call_1_4", "call_1_5"}
 
 
 @pytest.mark.parametrize("name", AGENTS)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +150,30 @@ def test_a_reply_is_finished_before_the_process_stops(tmp_path: Path) -> None:
         stopping.append(lambda: server.send_signal(signal.SIGTERM))
         assert said(client, "How many?") == "The last words."
         server.wait(timeout=30)
+
+
+def test_code_keeps_no_other_chat_out_while_it_works(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/chat.db"
+    migrate(url)
+    read = threading.Event()
+
+    def last(results: list[str]) -> str:
+        read.set()
+        return f"It is {results[0]}"
+
+    code = "import time\ntime.sleep(1.5)\n1 + 1"
+    with (
+        ScriptedProvider([{"name": "code_interpreter", "input": {"code": code}}], last) as told,
+        serving(url, told) as (client, _),
+        ThreadPoolExecutor(1) as one,
+    ):
+        answer = one.submit(said, client, "Compute.")
+        while not (read.is_set() or answer.done()):
+            with closing(sqlite3.connect(f"{tmp_path}/chat.db", timeout=1, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                other.execute("ROLLBACK")
+            time.sleep(0.05)
+        assert answer.result().startswith("It is 2")
 
 
 def test_the_hosts_migrations_see_none_of_ours(url: str) -> None:

@@ -12,7 +12,9 @@ import pytest
 from gateway_kit import Held, Place, text_of
 from mcp.client import Client
 
+from byref.adapters.common.functions import FunctionError
 from byref.gateway import search
+from byref.gateway.code import _data
 from byref.gateway.conversation import OTHERS_SECONDS
 
 JOIN = (
@@ -86,6 +88,29 @@ def test_a_servers_error_and_its_text_are_those_of_a_function(shops: Shops) -> N
         "FunctionError north__fail(): it broke it broke",
         "north",
     ]
+
+
+def said(text: str, structured: Any, **more: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}], "structuredContent": structured, **more}
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_declared", "expected"),
+    [
+        (said("It is mild.", {"degrees": 21.5}), True, {"degrees": 21.5}),
+        (said("It is mild.", {"degrees": 21.5}), False, {"degrees": 21.5}),
+        (said("5", {"result": 5}, isError=False), True, 5),
+        (said("[1]", {"result": "[1]"}), True, "[1]"),
+        (said("[1]", None), True, [1]),
+    ],
+)
+def test_code_gets_the_structured_content_of_a_result(raw: Any, is_declared: bool, expected: object) -> None:
+    assert _data(raw, is_declared=is_declared, is_wrapped=is_declared) == expected
+
+
+def test_an_error_with_structured_content_is_an_exception_in_code() -> None:
+    with pytest.raises(FunctionError, match="no such order"):
+        _data(said("no such order", {"code": 404}, isError=True), is_declared=True, is_wrapped=False)
 
 
 def test_the_short_list_stays_and_a_search_finds_the_others_as_functions_of_code(shops: Shops) -> None:

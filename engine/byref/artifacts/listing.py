@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -159,14 +160,17 @@ _UNBOUND_ROWS = select(
 ).where(ArtifactRow.id.in_(bindparam("ids", expanding=True)))
 
 
-def newest_unbound(connection: Connection, session_row: int, limit: int) -> tuple[list[Unbound], Counted]:
-    """Return the newest artifacts to which no variable is bound, newest first, and how many there are.
+def newest_unbound(
+    connection: Connection, session_row: int, limit: int, *, but: Collection[int] = ()
+) -> tuple[list[Unbound], Counted]:
+    """Return the newest artifacts to which no variable is bound, newest first, and how many there are. Those with the row ids `but`
+    are left out.
 
     Only the newest `max(limit, MOST_COUNTED)` artifacts are looked at.
     """
     window = max(limit, MOST_COUNTED)
     about = {"of_session": session_row, "now": datetime.now(UTC), "window": window}
-    ids = connection.execute(_UNBOUND, about).scalars().all()
+    ids = [one for one in connection.execute(_UNBOUND, about).scalars() if one not in but]
     is_all = connection.execute(_LOOKED_AT, about).scalar_one() < window
     rows = [row for some in batched(ids[:limit]) for row in connection.execute(_UNBOUND_ROWS, {"ids": some})]
     rows.sort(key=attrgetter("id"), reverse=True)

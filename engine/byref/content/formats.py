@@ -189,6 +189,8 @@ def _of_mcp(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
         return None
     if structured_content is not None or isinstance(output.get("isError"), bool):
         return _with_structured(content, structured_content, bool(output.get("isError")))
+    if len(content) > MAX_BLOCKS and all(_text_of(item) is not None for item in content):
+        return _inside(content, is_error=False)
     pieces = _of_list(content)
     return None if pieces is None else (pieces, False)
 
@@ -214,13 +216,28 @@ def _inside(content: object, is_error: bool) -> tuple[list[Piece], bool] | None:
     if not isinstance(content, list):
         return None
     if len(content) > MAX_BLOCKS:
-        texts = [_text_of(item) for item in content]
-        return None if None in texts else ([_as_text([_decoded(text) for text in texts])], is_error)
+        held = _held(content)
+        return None if held is None else ([_as_text(held)], is_error)
     pieces = _of_list(content, declared=True) if content else [Piece(to_block(""))]
     return None if pieces is None else (pieces, is_error)
 
 
-def _decoded(text: str | None) -> Any:
+def _held(content: list[Any]) -> list[Any] | None:
+    """Return what the blocks of a long list hold, their texts as `_decoded`; None if one holds neither text nor JSON."""
+    held: list[Any] = []
+    for item in content:
+        keys: set[Any] = set(item) if isinstance(item, Mapping) and len(item) == 1 else set()
+        text = item["text"] if keys == {"text"} else _text_of(item)
+        if keys == {"json"}:
+            held.append(item["json"])
+        elif isinstance(text, str):
+            held.append(_decoded(text))
+        else:
+            return None
+    return held
+
+
+def _decoded(text: str) -> Any:
     """Return the value if the text is JSON, else the text itself."""
     kind, value = to_block(text).parsed
     return value if kind == "json" else text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from operator import itemgetter
 
 from sqlalchemy import Connection, select
@@ -16,6 +16,8 @@ from byref.describe.jsontext import encodable
 from byref.errors import ConfigurationError, shown
 from byref.policy import checks
 
+TOKENS = 500
+"""Tokens of a reminder for which no limit is given."""
 LEAST_TOKENS = 50
 """Smallest limit: fewer tokens may not even suffice to say that there is data."""
 _LINE_TOKENS = 4
@@ -25,15 +27,17 @@ _SHAPE_CHARS = 200
 _BARE = "Data of this conversation:"
 
 
-def reminder(scope: Scope, max_tokens: int) -> str:
+def reminder(scope: Scope, max_tokens: int, *, but: Collection[int] = ()) -> str:
     """Return names and shapes of variables, and names or ids, sizes and origins of artifacts without a variable.
+
+    Artifacts with the row ids `but` are left out.
 
     Raises:
         ConfigurationError: `max_tokens` is no whole number from `LEAST_TOKENS` on.
     """
     if type(max_tokens) is not int or not LEAST_TOKENS <= max_tokens <= checks.MOST:
         raise ConfigurationError(f"max_tokens={shown(max_tokens)}: expected a whole number of at least {LEAST_TOKENS}")
-    lines, total = scope.read(lambda connection: _lines(connection, scope, max_tokens))
+    lines, total = scope.read(lambda connection: _lines(connection, scope, max_tokens, but))
     if not lines:
         return "No data is stored in this conversation."
     head = f"Data of this conversation, for {', '.join(scope.tools) or 'the host'}:"
@@ -59,11 +63,11 @@ def _text(head: str, lines: list[str], total: Counted) -> str:
     return "\n".join([head, *lines, *([f"- and {more} more"] if more else [])])
 
 
-def _lines(connection: Connection, scope: Scope, most: int) -> tuple[list[str], Counted]:
+def _lines(connection: Connection, scope: Scope, most: int, but: Collection[int]) -> tuple[list[str], Counted]:
     """Return the newest lines, at most as many as can fit into `most` tokens, and how many there are in all."""
     lines_that_fit = most // _LINE_TOKENS
     named, names = variables.newest(connection, scope.row, lines_that_fit)
-    kept, others = listing.newest_unbound(connection, scope.row, lines_that_fit)
+    kept, others = listing.newest_unbound(connection, scope.row, lines_that_fit, but=but)
     tools = _tools(connection, scope.row, {one.step for one in kept if one.step is not None})
     lines = [(one.artifact_row, f"- {one.name}: {_cut(one.shape)}") for one in named]
     lines += [(one.row_id, f"- {_described(one, tools)}") for one in kept]

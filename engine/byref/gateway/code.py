@@ -161,14 +161,15 @@ class CodeTools:
                 raise FunctionError("this function is not there now")
             return await asking.called(one, arguments, asks=asks)
 
+        is_declared = isinstance(returns, Mapping)
         return FrameworkTool(
             _name(one),
             f"{labels.label(one.upstream.name)} {about}{visible(description if isinstance(description, str) else '')}",
             definition["inputSchema"],
             call,
-            returns=returns if isinstance(returns, Mapping) else None,
+            returns=returns if is_declared else None,
             also=(self._long_name(one),),
-            read=partial(_data, is_wrapped=is_wrapped),
+            read=partial(_data, is_declared=is_declared, is_wrapped=is_wrapped),
             options={"timeout": CALL_SECONDS, **({"concurrency": 1} if asks else {})},
         )
 
@@ -257,6 +258,8 @@ def _is_wrapping(schema: Mapping[str, Any]) -> bool:
     return isinstance(properties, Mapping) and properties.keys() == {"result"}
 
 
-def _data(raw: Any, *, is_wrapped: bool) -> object:
-    value = as_data(raw)
+def _data(raw: Any, *, is_declared: bool, is_wrapped: bool) -> object:
+    """Return a server's result as code gets it: of a tool that declares its result, the structured content and never its text."""
+    has_own = is_declared and raw.get("structuredContent") is not None and not raw.get("isError")
+    value = raw["structuredContent"] if has_own else as_data(raw)
     return value["result"] if is_wrapped and isinstance(value, dict) and value.keys() == {"result"} else value

@@ -12,6 +12,10 @@ from byref_sandbox import jsontext
 _LAYERS = 3
 
 
+class PlainMisfit(ToolError):
+    """The arguments do not fit the schema, or cannot be checked, for a reason in which no reference has a part."""
+
+
 def as_object(arguments: object, bare: str | None = None) -> dict[str, Any]:
     """Return arguments as a dict. They may be a mapping, or JSON text of an object; an empty text or None gives an empty dict.
 

@@ -18,6 +18,7 @@ from jsonschema.exceptions import best_match
 
 from byref.describe.shape import kind_of
 from byref.errors import ToolError
+from byref.references.arguments import PlainMisfit
 from byref.references.schemas import CHECK_SECONDS, Schema, compiled
 from byref.references.substitution import Place, Substituter, Substitution
 from byref_sandbox import jsontext
@@ -40,6 +41,7 @@ def fitted(arguments: dict[str, Any], schema: Mapping[str, Any], references: Sub
 
     Raises:
         ToolError: they do not fit; the message names the place, the expectation, the given value and the reference to it.
+        PlainMisfit: the same, and none of it looks like a reference that is none.
         ConfigurationError: the schema is invalid, or refers to something that it does not contain.
     """
     wanted = compiled(schema)
@@ -51,8 +53,11 @@ def fitted(arguments: dict[str, Any], schema: Mapping[str, Any], references: Sub
             break
         errors = wanted.errors(arguments, until)
     if errors:
-        first = min(errors, key=lambda error: len(error.absolute_path))
-        raise ToolError(_misfit(best_match([first]) or first, wanted, arguments, references))
+        errors.sort(key=lambda error: len(error.absolute_path))
+        # What looks like a reference is told before the rest: nobody else can say why it is not one.
+        first, why = next(((one, why) for one in errors if (why := _why_text(one, references))), (errors[0], ""))
+        text = _misfit(best_match([first]) or first, wanted, arguments, references, why)
+        raise ToolError(text) if why else PlainMisfit(text)
     return arguments
 
 
@@ -123,14 +128,23 @@ def _put(arguments: Any, at: Place, value: Any) -> None:
     arguments[at[-1]] = value
 
 
-def _misfit(error: ValidationError, wanted: Schema, arguments: dict[str, Any], references: Substituter) -> str:
+def _why_text(error: ValidationError, references: Substituter) -> str:
+    """Return why what does not fit is a text and no reference; empty if it does not look like one."""
+    text = error.instance
+    if not isinstance(text, str) or references.brought(tuple(error.absolute_path)) is not None:
+        return ""
+    return references.why_text(text)
+
+
+def _misfit(
+    error: ValidationError, wanted: Schema, arguments: dict[str, Any], references: Substituter, why: str
+) -> str:
     at: Place = tuple(error.absolute_path)
     brought = references.brought(at)
     text = (
         f"the arguments do not fit the tool's schema: {_spelled(at)} {_complaint(error, wanted, brought is not None)}."
     )
     if brought is None:
-        why = references.why_text(error.instance) if isinstance(error.instance, str) else ""
         return f"{text[:-1]}; {why}" if why else text
     given: Any = arguments
     for key in brought.at:

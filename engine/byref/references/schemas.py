@@ -31,7 +31,8 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import lookup_recursive_ref
 
 from byref.describe.alike import object_type
-from byref.errors import ConfigurationError, ToolError
+from byref.errors import ConfigurationError
+from byref.references.arguments import PlainMisfit
 from byref.references.circles import check_circles, check_levels
 
 logger = logging.getLogger("byref")
@@ -98,7 +99,7 @@ class Schema:
         """Return the first errors of a value, or an empty list if it fits. The check stops at the time `until` (monotonic).
 
         Raises:
-            ToolError: the value could not be checked in time, nests too deeply, or the check failed.
+            PlainMisfit: the value could not be checked in time, nests too deeply, or the check failed.
             ConfigurationError: the schema refers to something that it does not contain.
         """
         if self.quick is not None and _is_of(value, self.quick):
@@ -109,7 +110,7 @@ class Schema:
                 found.extend(islice(self.validator.iter_errors(value), MOST_ERRORS))
         except _OutOfTime:
             if not found:
-                raise ToolError(
+                raise PlainMisfit(
                     f"the arguments are too large to be checked against the tool's schema in {CHECK_SECONDS:g} s; "
                     "pass less: a part of the data, or a reference to fewer fields of it"
                 ) from None
@@ -119,7 +120,7 @@ class Schema:
                 "nothing is fetched: put it under $defs"
             ) from error
         except _Failed as error:
-            raise ToolError(f"the arguments are {error} against the tool's schema") from error
+            raise PlainMisfit(f"the arguments are {error} against the tool's schema") from error
         return found
 
     def accepts(self, value: object, schema: Any) -> bool:

@@ -85,8 +85,8 @@ class Driver(ABC):
     """Whether it tells an adapter the schemas of tools."""
     answers_errors: ClassVar[bool] = False
     """Whether byref answers a call with a tool's exception where the framework would end the run."""
-    raises_in_code: ClassVar[bool] = True
-    """Whether a tool's exception is one in code too: else its framework answers with a text."""
+    tells_in_code: ClassVar[bool] = True
+    """Whether code reads the text of a tool's exception: else its framework says only that there was one."""
     ends_runs: ClassVar[bool] = True
     """Whether an exception of byref's ends a run: else it is the call's answer."""
     goes_on_ended: ClassVar[bool] = True

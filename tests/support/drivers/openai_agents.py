@@ -39,7 +39,7 @@ def outputs(model: ScriptedModel) -> dict[str, Any]:
 class OpenAIAgents(Driver):
     """One `Byref` for all agents."""
 
-    raises_in_code = False
+    tells_in_code = False
 
     def adapter(self) -> Byref:
         return Byref(

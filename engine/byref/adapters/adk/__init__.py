@@ -46,6 +46,7 @@ __all__ = ["ByrefArtifactService", "ByrefPlugin", "session_name"]
 
 _MAX_DEPTH = 2
 """Levels of a result that are searched for parts with bytes: ADK itself searches no deeper."""
+_MCP_MEMBERS = {"content", "structuredContent", "isError"}
 _STRUCTURED = ("inline", "variables", "artifact")
 """Routes whose text for the model is JSON, which becomes data in the function response."""
 
@@ -262,8 +263,9 @@ class ByrefPlugin(BasePlugin):
             [*({"type": "text", "text": to_block(one).text} for one in blocks), *map(_block, parts)] if parts else data
         )
         arguments = self._wrote.get(context, arguments)
+        session = self._conversations.opened(*self._named(context))
         result = self._conversations.process(
-            self._conversations.opened(*self._named(context)),
+            session,
             given,
             tool=tool.name,
             call_id=context.function_call_id,
@@ -275,6 +277,8 @@ class ByrefPlugin(BasePlugin):
         if isinstance(value, Exception):
             return Read(error=sendable(result.text))
         if result.route.passes_whole and not parts and _is_same(value, result.content):
+            return None
+        if _is_texts_of_mcp(value) and self._conversations.is_as_it_came(session, result):
             return None
         return _response(result, parts)
 
@@ -315,6 +319,17 @@ def _of_mcp(value: Any) -> Any:
     if isinstance(value, dict) and "meta" in value and isinstance(value.get("content"), list) and "isError" in value:
         return {"_meta" if key == "meta" else key: item for key, item in value.items()}
     return value
+
+
+def _is_texts_of_mcp(value: Any) -> bool:
+    """Tell whether a value is what a call of an MCP tool gave, and has nothing but texts and data, which byref measures."""
+    if not isinstance(value, dict) or not {"content", "isError"} <= value.keys() <= _MCP_MEMBERS or value["isError"]:
+        return False
+    blocks = value["content"]
+    are_texts = isinstance(blocks, list) and all(
+        isinstance(one, dict) and one.keys() == {"type", "text"} and one["type"] == "text" for one in blocks
+    )
+    return are_texts and bool(sendable(value) == value)
 
 
 _NOTHING: Any = object()

@@ -311,12 +311,16 @@ class _Call:
         self._arguments.update(self._written)
 
     def _text(self, session: Session | None, output: object, *, is_error: bool = False) -> str:
+        """Return what the model reads of an output. Raises ToolError with it if the output says that it is an error."""
         result = self._tools._conversations.process(
             session, output, tool=self._name, call_id=None, arguments=self._written, is_error=is_error
         )
         if result.instructions:
             self._tools._instruct(self._context, self._name, result.instructions)
-        return str(sendable(result.text))
+        text = str(sendable(result.text))
+        if result.is_error and not is_error:
+            raise ToolError(text)  # the output itself says that the call failed
+        return text
 
     def _failure(self, session: Session | None, error: Exception) -> Exception:
         """Return the tool's own error, or one with only as much of its text as the model reads."""
@@ -324,7 +328,7 @@ class _Call:
         return error if text == str(error) else ToolError(text)
 
     def _gated(self, session: Session | None, output: Any) -> Any:
-        if _ends_run(self._owner, self._name):
+        if _ends_run(self._context, self._owner, self._name):
             return output  # this result is the answer to the user
         if isasyncgen(output):
             return self._apieces(session, output)
@@ -364,9 +368,10 @@ def _add(system: Message, text: str) -> None:
         system.content = f"{before}\n\n{text}" if before else text
 
 
-def _ends_run(owner: Any, name: str) -> bool:
+def _ends_run(run_context: RunContext, owner: Any, name: str) -> bool:
     """Tell whether the run ends with this tool's result."""
-    tools = getattr(owner, "tools", None)
+    # An agent's `tools` may be a function: the run then has those that it gave.
+    tools = getattr(owner, "tools", None) if run_context.tools is None else run_context.tools
     for tool in tools if isinstance(tools, list) else []:
         functions = tool.get_async_functions() if isinstance(tool, Toolkit) else {getattr(tool, "name", None): tool}
         if name in functions:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from byref.errors import ConfigurationError, ToolError
-from byref.references.arguments import as_object
+from byref.errors import ConfigurationError
+from byref.references.arguments import PlainMisfit, as_object
 from byref.session import Session
 from byref_sandbox import jsontext
 
@@ -47,17 +47,18 @@ def resolved(
     """Return the result of `Session.resolve`, or the same arguments if they have no references and do not fit the schema.
 
     Frameworks accept more than a tool's schema says (defaults, `"90"` for a duration) and word their own refusals, so they get such
-    arguments; with `is_strict` byref refuses them. If `schema` is invalid, nothing is checked against it.
+    arguments; with `is_strict` byref refuses them, as it does in either case where a text that does not fit looks like a reference. If
+    `schema` is invalid, nothing is checked against it.
 
     Raises:
-        ToolError: a reference is unknown, or its data does not fit.
+        ToolError: a reference is unknown, misspelt where text does not fit, or its data does not fit.
     """
     resolve = partial(session.resolve, arguments, tool=tool, call_id=call_id)
     try:
         return resolve(schema=schema)
     except ConfigurationError:
         return resolve()
-    except ToolError:
+    except PlainMisfit:
         if not is_strict and resolve() == as_object(arguments):
             return arguments
         raise

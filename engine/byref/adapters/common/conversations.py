@@ -120,6 +120,12 @@ class Conversations:
         """Return the policy in force: a session may have been opened with another policy."""
         return self.policy if session is None else session.policy
 
+    def is_as_it_came(self, session: Session | None, read: Result) -> bool:
+        """Tell whether the model reads exactly the tool's output."""
+        own = self.policy_of(session).tool(read.tool)
+        is_reshaped = own.mapper is not None or own.template is not None or read.instructions is not None
+        return read.route.passes_whole and not is_reshaped
+
     def open(self, name: Name, model: str | None, window: int | None = None, *, keep: bool = True) -> Session:
         """Open a conversation. Without `keep`, its handle is kept only if there is none yet.
 
@@ -196,7 +202,7 @@ class Conversations:
     ) -> dict[str, Any] | str:
         """Return arguments with references replaced by data; arguments without references need no database.
 
-        Arguments without references that do not fit `schema` are left to the framework, unless `is_strict`.
+        Arguments without references that do not fit `schema` are left to the framework, as `resolved` does it.
 
         Raises:
             ToolError: text for the model: a reference is unknown, its data does not fit, or the database is away.

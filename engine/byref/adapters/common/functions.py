@@ -159,7 +159,8 @@ def as_data(output: object) -> object:
     """Return a tool's output as code gets it.
 
     A value stays as it is, but objects in it (pydantic's, dataclasses) become dicts. Text that is a JSON object or array becomes that value, and other text stays text. Of content blocks
-    the only one is read so, of several each; images and documents become their bytes.
+    the only one is read so, of several each; images and documents become their bytes. Texts beside MCP's structured content are left
+    out.
 
     Raises:
         FunctionError: the output says that it is an error.
@@ -173,7 +174,17 @@ def as_data(output: object) -> object:
             "\n".join(piece.block.text for piece in pieces if piece.block and not isinstance(piece.block, Media))
         )
     values = [_of_piece(piece) for piece in pieces]
+    if len(values) > 1 and not any(isinstance(piece.block, Media) for piece in pieces):
+        structured = _structured(output)
+        values = values if structured is None else [structured]
     return values[0] if len(values) == 1 else values
+
+
+def _structured(output: object) -> object:
+    """Return MCP's structured content of a tool result; None if it has none."""
+    if isinstance(output, Mapping):
+        return output.get("structuredContent")
+    return getattr(output, "structured_content", getattr(output, "structuredContent", None))
 
 
 def _of_piece(piece: formats.Piece) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from byref.adapters.common.conversations import Name, Recent, callers
 from byref.adapters.common.extras import missing
 from byref.adapters.langchain.results import INSTRUCTIONS
 from byref.artifacts import listing
+from byref.conversation import reminder
 from byref.engine import Engine
 from byref.errors import ByrefError, QuotaExceeded, StorageFailure
 from byref.session import Session
@@ -31,6 +33,7 @@ logger = logging.getLogger("byref")
 
 REMINDER: Final = "reminder-"
 """Prefix of the names of artifacts that keep the text added to a summary, so that each request has the same text."""
+_OURS: Final = re.compile(REMINDER + "[0-9a-f]{16}")
 KEPT: Final = 3
 """How many of these artifacts a conversation keeps: agents that run in parallel have a summary each."""
 
@@ -144,13 +147,14 @@ def reminder_of(
         session.on_compaction(count_tokens_approximately(messages))
     scope = session._scope
     ours = scope.read(lambda c: listing.page_of(c, scope.row, prefix=REMINDER, after=0, limit=listing.MOST_BY_AGE))
-    kept_before = [] if ours is None else [one.id for one in ours.listed]
+    mine = [] if ours is None else [one for one in ours.listed if _OURS.fullmatch(one.name or "")]
+    kept_before = [one.id for one in mine]
     if all(one.id in kept_before for one in session.artifacts(limit=len(kept_before) + 1)):
         noted.put(key, True)
         return ""
     for old in kept_before[: 1 - KEPT]:
         session.delete_artifact(old)
-    text = session.reminder()
+    text = reminder.reminder(scope, reminder.TOKENS, but=[one.row_id for one in mine])
     try:
         session.store_artifact(text, name=name)
     except (StorageFailure, QuotaExceeded):

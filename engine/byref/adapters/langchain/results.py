@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -32,6 +33,9 @@ _OVERRIDDEN: Final = ("invoke", "ainvoke", "run", "arun", "_to_args_and_kwargs",
 _DATA: Final = (Mapping, list, tuple, set, frozenset, bytes, bytearray, memoryview, Iterator)
 _SOUND: Final = ("audio", "video", "input_audio")
 """Types of blocks that LangChain takes for data and writes as JSON."""
+
+_JSON: Final = re.compile(r'(\{|\[\{|\[\[)"[^"\']*"')
+"""How JSON begins and no representation of Python's does: that has double quotes only around an apostrophe."""
 
 Handled = ToolMessage | Command[Any] | list[ToolMessage | Command[Any]]
 
@@ -124,7 +128,7 @@ class Call:
         if not _is_data(raw):
             return None
         sounds = isinstance(raw, list) and any(isinstance(one, dict) and one.get("type") in _SOUND for one in raw)
-        if not sounds and text.startswith(('{"', '[{"', '[["')):
+        if not sounds and _JSON.match(text):
             return None  # JSON says everything: comparing it would cost another dump
         try:
             is_json, same = True, json.dumps(raw, ensure_ascii=False) == text

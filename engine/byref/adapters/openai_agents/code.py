@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import secrets
 from collections.abc import Callable, Iterable
@@ -79,13 +80,39 @@ async def _called(tool: FunctionTool, outer: ToolContext[Any], written: str, *, 
     with function_span(tool.name, input=written if is_recorded else None) as span:
         for before in tool.tool_input_guardrails or ():
             _check(await before.run(ToolInputGuardrailData(context=context, agent=agent)))
+        failures: list[Exception] = []
         with overhearing([]) as overheard:
-            output = await invoke_function_tool(function_tool=tool, context=context, arguments=written)
+            output = await invoke_function_tool(
+                function_tool=_telling(tool, failures), context=context, arguments=written
+            )
         for after in tool.tool_output_guardrails or ():
             _check(await after.run(ToolOutputGuardrailData(context=context, agent=agent, output=output)))
         if is_recorded:
             span.span_data.output = output
+    if failures and not overheard:
+        raise FunctionError(str(output))  # the text that the model would read: the host has not allowed more
     return overheard[-1] if overheard else as_output(output)
+
+
+def _telling(tool: FunctionTool, failures: list[Exception]) -> FunctionTool:
+    """Return a tool whose timeout is an exception, and which lists what it raised although the SDK makes a text of it."""
+    made = copy.copy(tool)
+    made.timeout_behavior = "raise_exception"
+    work = getattr(tool.on_invoke_tool, "_invoke_tool_impl", None)
+    if work is not None:
+
+        @functools.wraps(work)
+        async def noting(context: ToolContext[Any], arguments: str) -> Any:
+            try:
+                return await work(context, arguments)
+            except Exception as error:
+                failures.append(error)
+                raise
+
+        invoke: Any = copy.copy(tool.on_invoke_tool)
+        invoke._invoke_tool_impl = noting
+        made.on_invoke_tool = invoke
+    return made
 
 
 def _check(judged: ToolGuardrailFunctionOutput) -> None:

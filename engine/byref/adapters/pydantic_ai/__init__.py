@@ -226,10 +226,13 @@ class Byref(AbstractCapability[AgentDepsT]):
         session = self._conversations.opened(*self._named(ctx))
 
         def read(value: Any) -> Any:
-            return self._read(session, call, value)
+            return self._read(session, call, value)[0]
 
         if not isinstance(result, ToolReturn):
-            return read(result)
+            content, failure = self._read(session, call, result)
+            if failure is not None:
+                raise ToolFailed(failure)
+            return content
         content = result.content
         if isinstance(content, str):
             content = read(content)
@@ -237,25 +240,29 @@ class Byref(AbstractCapability[AgentDepsT]):
             content = [read(item) if isinstance(item, str) else item for item in content]
         return replace(result, return_value=read(result.return_value), content=content)
 
-    def _read(self, session: Session | None, call: ToolCallPart, value: Any) -> Any:
-        """Return what the model reads of a value; if data passes whole, it is returned as data."""
+    def _read(self, session: Session | None, call: ToolCallPart, value: Any) -> tuple[Any, str | None]:
+        """Return what the model reads of a value, and the text of an error if the value says that it is one.
+
+        Data that passes whole is returned as data.
+        """
         items = list(value) if isinstance(value, list | tuple) else [value]
         files = [item for item in items if is_multi_modal_content(item)]
         kept = [item for item in files if not isinstance(item, BinaryContent)]
         own = [item for item in items if isinstance(item, BinaryContent) or not is_multi_modal_content(item)]
         blocks = [_block(item) for item in own] if files else value
         if files and not own:
-            return value
+            return value, None
         result = self._conversations.process(
             session, blocks, tool=call.tool_name, call_id=call.tool_call_id, arguments=call.args, is_error=False
         )
         if result.instructions:
             self._instructions.append(result.instructions)
+        failure = sendable(result.text) if result.is_error else None
         content = sendable(result.content)
         if isinstance(content, str):
             if result.route == "inline" and not files and not isinstance(value, str):
-                return _data(content)
-            return [content, *kept] if kept else content
+                return _data(content), failure
+            return [content, *kept] if kept else content, failure
         same = {item.data: item for item in files if isinstance(item, BinaryContent)}
         made: list[Any] = [_content(item, same) for item in content]
         if len(made) == len(own):  # the files can be distinguished from the rest, so each stays in its place
@@ -263,7 +270,7 @@ class Byref(AbstractCapability[AgentDepsT]):
             made = [item if any(item is one for one in kept) else next(left) for item in items]
         else:
             made += kept
-        return made[0] if len(made) == 1 else made
+        return made[0] if len(made) == 1 else made, failure
 
 
 @dataclass

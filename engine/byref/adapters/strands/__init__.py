@@ -49,7 +49,7 @@ except ImportError as error:
     raise missing("byref.adapters.strands", "strands-agents", "strands") from error
 
 from byref.adapters.strands.calls import ByrefTool, calling, in_code, is_direct, noting, schema_for
-from byref.adapters.strands.content import as_it_came, is_as_it_came, output_of, replied, usage_of
+from byref.adapters.strands.content import as_it_came, output_of, replied, usage_of
 from byref.adapters.strands.storage import ByrefOffloadStorage, ByrefStorage
 
 __all__ = ["ByrefOffloadStorage", "ByrefPlugin", "ByrefStorage", "ByrefTool"]
@@ -139,10 +139,10 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
 
     def init_multi_agent(self, orchestrator: MultiAgentBase) -> None:
         """Let the agents of a Swarm or a Graph share one conversation: the session manager's, or a new one."""
-        manager = getattr(orchestrator, "session_manager", None)
-        shared = lenient.text(getattr(manager, "session_id", None)) or f"{orchestrator.id}-{uuid.uuid4().hex}"
 
-        def share(event: MultiAgentInitializedEvent) -> None:  # a Swarm has no nodes before this event
+        def share(event: MultiAgentInitializedEvent) -> None:  # before it a Swarm has no nodes and a Graph no id
+            manager = getattr(event.source, "session_manager", None)
+            shared = lenient.text(getattr(manager, "session_id", None)) or f"{event.source.id}-{uuid.uuid4().hex}"
             self._shared.update(dict.fromkeys(_agents_of(event.source), shared))
 
         orchestrator.add_hook(share, MultiAgentInitializedEvent)
@@ -252,7 +252,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
                 arguments=arguments,
                 is_error=result["status"] == "error",
             )
-            is_same = is_as_it_came(read, self._conversations.policy_of(session))
+            is_same = self._conversations.is_as_it_came(session, read)
             return as_it_came(result) if is_same else replied(result, read), read.instructions
 
         read, instructions = await asyncio.to_thread(processed)

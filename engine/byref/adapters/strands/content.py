@@ -13,7 +13,6 @@ from byref.content.blocks import to_block
 from byref.content.media import Media
 from byref.content.structured import MAX_ELEMENTS, repeated
 from byref.conversation.result import Result, ToolReply, sendable
-from byref.policy import Policy
 from byref.usage import is_count
 
 try:
@@ -68,13 +67,6 @@ def output_of(result: Mapping[str, Any]) -> Any:
     if not others and isinstance(value, list) and _repeat(value, content):
         return {**plain, "content": [{"json": value if name == _WRAPPED else said}]}
     return {"content": content, "structuredContent": said, "isError": result["status"] == "error"}
-
-
-def is_as_it_came(read: Result, policy: Policy) -> bool:
-    """Tell whether the model reads exactly the result."""
-    own = policy.tool(read.tool)
-    is_reshaped = own.mapper is not None or own.template is not None or read.instructions is not None
-    return read.route.passes_whole and not is_reshaped
 
 
 def as_it_came(result: Mapping[str, Any]) -> ToolResult:
