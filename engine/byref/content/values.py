@@ -39,6 +39,7 @@ _WEIGHED = (str, bytes, *_CONTAINERS)
 _OWN_TYPES = {dict, list, *_SCALARS}
 _OF_TEXTS = {"fractions", "ipaddress", "zoneinfo"}
 """Modules whose objects are known by their text."""
+_MANY_DIGITS = re.compile(rb"[0-9][0-9.]{15}|[0-9]E[+-]?[0-9]")
 _OUTSIDE = (0, 0, 0, 0, 0, 0)
 """The place before and behind a value: see `_marks.c`."""
 _LIGHT = 16
@@ -144,7 +145,8 @@ def _top(value: object) -> tuple[object, bytes, int]:
     text = _encoded(value)
     value = parse(text)
     data, line_feeds = _lines(value)
-    if chunks.unbroken(data).encode() != text:  # there are Decimals, of which a float loses digits
+    # Of a Decimal with more digits than floats have some are lost, or all if it is too large. Most data has none, which is seen sooner.
+    if _MANY_DIGITS.search(text) and chunks.unbroken(data).encode() != text:
         value = _exactly(text)
         data, line_feeds = _lines(value)
     return value, data, line_feeds
