@@ -16,7 +16,7 @@ from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
 from byref.describe.jsontext import is_container, noted
 from byref.describe.preview import preview
-from byref.errors import ToolError
+from byref.errors import ArtifactMissing, ToolError
 from byref.interpreter import runs
 from byref.interpreter.inputs import check_size, data_of, limits_of
 from byref.references.coercion import as_filter, as_key, as_span
@@ -162,10 +162,9 @@ def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits
     if artifact.payload.size <= DECODED_HERE_BYTES:
         try:
             is_read = artifact.kind == "json" and artifact.reading is not None  # a table in text, JSON lines
-            with readable_failures(scope):
-                value = artifact.parsed if is_read else jsontext.decode(artifact.payload.read())
-        except jsontext.NotJSON:
-            return None  # jq's own error says where the JSON ends
+            value = artifact.parsed if is_read else jsontext.decode(artifact.payload.read())
+        except (jsontext.NotJSON, ArtifactMissing):
+            return None  # jq's own error says where the JSON ends, and the sandbox's how a reading is damaged
         return _picked_here(pick, walk(value, target.path, arguments.artifact_id))
     if scope.sandbox is None:
         return None
