@@ -24,6 +24,8 @@ SHOWN_CHARS: Final = 100_000
 """Characters that are shown of a value too big to be held as Python's objects."""
 NAMES_THERE: Final = "the names there are: "
 """In the hint of a NameError the list of names follows these words."""
+TOO_DEEP: Final = "nested too deeply, or contains itself"
+"""Why a value is no data."""
 DELETED: Final = "deleted by the code"
 """The reason in `Outcome.unkept` of a name of an earlier run that the code deleted."""
 SUSPENDED: Final = "Suspended"

@@ -353,7 +353,10 @@ def test_replies_are_bounded_and_say_how_to_go_on(
         ("map(.id) | (max - min)", "999"),
         ("map(.id % 1000) | unique | length", None),
         ("map(select(.id / 2 > 5)) | length", "1000"),
-        ("map(.id | floor)[0]", None),
+        ("map(.id | floor)[0]", "12345678901234567890"),
+        ("map(.id | sqrt) | unique | length", None),
+        ("map(select(.id % 2 == 0)) | length", None),
+        ("map(.id | tostring | .[-1:]) | unique | length", None),
     ],
 )
 def test_integers_that_are_no_floats_are_exact_or_marked(

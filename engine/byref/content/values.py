@@ -142,11 +142,11 @@ def _top(value: object) -> tuple[object, bytes, int]:
     """Return what `written` does. Lists, dicts and scalars stay what they are; any other value becomes the JSON that it encodes to."""
     if type(value) in _OWN_TYPES:
         return value, *_lines(value)
-    text = _encoded(value)
+    text, is_decimal = _encoded(value), isinstance(value, Decimal)
     value = parse(text)
     data, line_feeds = _lines(value)
     # Of a Decimal with more digits than floats have some are lost, or all if it is too large. Most data has none, which is seen sooner.
-    if _MANY_DIGITS.search(text) and chunks.unbroken(data).encode() != text:
+    if (is_decimal or _MANY_DIGITS.search(text)) and chunks.unbroken(data).encode() != text:
         value = _exactly(text)
         data, line_feeds = _lines(value)
     return value, data, line_feeds

@@ -26,6 +26,7 @@ from byref.policy.checks import MissingMapper, collected
 from byref_sandbox import Data, Failure, Limits, jsontext
 from byref_sandbox.code import plainjq
 from byref_sandbox.code.picks import EXACT_BELOW, NotPlain
+from byref_sandbox.outcome import TOO_DEEP
 from byref_sandbox.values import data, plain, weight
 
 MAX_BYTES = 64 << 20
@@ -123,6 +124,8 @@ def _outputs(scope: Scope, tool: ToolPolicy, program: str, value: object) -> lis
         raise MapperFailed(f"mapper: the output is nothing that jq can be given: {type(error).__name__}") from error
     except Exception as error:
         raise MapperFailed(f"mapper: jq could not be run: {one_line(error)}") from error
+    if reply.error is not None and reply.error.message == TOO_DEEP:
+        raise MapperFailed("mapper: what it gives is nested too deeply")
     if reply.error is not None:
         raise MapperFailed(f"mapper: {_shown(reply.error, program)}")
     if reply.truncated:

@@ -1,14 +1,15 @@
 """Whether a jq program computes with integers that a 64-bit float rounds, or only moves and compares them.
 
 jq keeps each digit of a number that it only moves, and compares all of them; it computes with 64-bit floats. What it makes of
-`1700000000123456789 - 1700000000123456000` is wrong, and looks like any other number. So the program is run twice more, with
-stand-ins for all large numbers, in the same order, which floats hold exactly. In the first set all differences are below one, in the
-second they are above all differences of 64-bit integers: a program that computes gives something else for each.
+`1700000000123456789 - 1700000000123456000` is wrong, and looks like any other number. So the program is run three times more,
+with stand-ins for all large numbers, in the same order, which floats hold exactly. In the first set all differences are below one, in
+the second above all differences of 64-bit integers, in the third random: a program that computes gives something else for each.
 """
 
 from __future__ import annotations
 
 import math
+import random
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,7 @@ import re2
 from byref_sandbox.code.picks import EXACT_BELOW
 
 _MOST_CHARS: Final = 4 << 20
-"""Characters of a text in which numbers are replaced: it takes jq's own time twice more."""
+"""Characters of a text in which numbers are replaced: it takes jq's own time three times more."""
 _MOST_NUMBERS: Final = 1 << 20
 _MOST_DIGITS: Final = 4_000
 _LARGE: Final = EXACT_BELOW >> 1
@@ -53,7 +54,7 @@ def computes(source: str, text: str, outputs: list[Any], run: Run) -> bool | Non
     if len(numbers) > _MOST_NUMBERS:
         return None
     ordered = sorted({*numbers.values()})
-    for stand_ins in (_near(ordered), _far(ordered)) if ordered else ():
+    for stand_ins in (_near(ordered), _far(ordered), _between(ordered)) if ordered else ():
         texts = {token: repr(stand_ins[number]) for token, number in numbers.items()}
         back = {stand_in: number for number, stand_in in stand_ins.items()}
         back_texts = {stand_in: token for token, stand_in in texts.items()}
@@ -113,6 +114,13 @@ def _far(ordered: Sequence[Number]) -> dict[Number, float]:
     """Stand-ins among which each difference is more than that of any two integers of 64 bits."""
     start = (1 << 40) + secrets.randbelow(1 << 40)
     return _stand_ins(ordered, lambda at, half: float((start + at + (half << 42)) << 70))
+
+
+def _between(ordered: Sequence[Number]) -> dict[Number, float]:
+    """Stand-ins that are integers at random distances: a remainder of them, or a part of one, is another one for each."""
+    chosen = sorted(random.Random(secrets.randbits(64)).sample(range(_LARGE >> 1, _LARGE), len(ordered)))
+    positive = sum(number > 0 for number in ordered)
+    return _stand_ins(ordered, lambda at, half: float(chosen[at + half * positive]))
 
 
 def _stand_ins(ordered: Sequence[Number], of: Callable[[int, int], float]) -> dict[Number, float]:

@@ -20,7 +20,7 @@ import re2
 from byref_sandbox import jsontext, wire
 from byref_sandbox.code import plainjq
 from byref_sandbox.code.picks import NotPlain
-from byref_sandbox.outcome import Failure
+from byref_sandbox.outcome import TOO_DEEP, Failure
 from byref_sandbox.run import bignumbers
 from byref_sandbox.run.worker import Body, Captured, error_frame, failure_of, lessen_depth
 from byref_sandbox.values import data, values
@@ -51,7 +51,7 @@ _WRITES: Final = re.compile("tojson|tostring|@|\\\\\\(")
 _CHECK: Final = f'((tojson | contains("null")) and {plainjq.HAS_NAN})'
 
 _RUNS_MORE: Final = 8
-"""A program is run twice more if it took no more than this part of its time."""
+"""A program is run three times more if it took no more than this part of its time."""
 _NOT_FINITE: Final[tuple[wire.Doubt, ...]] = ("not finite",)
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{16}")
 
@@ -154,6 +154,8 @@ def _answers(source: str, text: str, *, has_nan: bool) -> Iterator[tuple[bytes, 
     found = iter(program.input_text(text))
     for output in found:
         encoded = output.encode("utf-8", "surrogatepass") if is_text else values.to_json(output)
+        if is_text and not jsontext.is_json(encoded):
+            raise values.NotData(TOO_DEEP)
         yield encoded, _yes if is_checked and next(found) is True else _no
 
 

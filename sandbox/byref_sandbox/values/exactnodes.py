@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from byref_sandbox.jsontext import encodable
+from byref_sandbox.outcome import TOO_DEEP
 
 NUMPY_KINDS: Final = "biufcmMSU"
 """Kinds of dtypes whose arrays are written as their bytes: none of them holds addresses."""
@@ -40,7 +41,7 @@ def node(value: Any, depth: int) -> Any:
     if kind is int:
         return value if -_INT64 <= value < _INT64 else ["int", hex(value)]
     if depth > _MAX_DEPTH:
-        raise NotExact("nested too deeply, or contains itself")
+        raise NotExact(TOO_DEEP)
     write = WRITERS.get(kind)
     if write is not None:
         return write(value, depth + 1)

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from byref_sandbox.jsontext import encodable
+from byref_sandbox.outcome import TOO_DEEP
 from byref_sandbox.values import exact
 
 MAX_CELLS_AS_JSON: Final = 200_000
@@ -122,7 +123,7 @@ def to_json(value: object) -> bytes:
     try:
         return json.dumps(_plain_deep(value), separators=(",", ":"), allow_nan=False).encode()
     except RecursionError:
-        raise NotData("nested too deeply, or contains itself") from None
+        raise NotData(TOO_DEEP) from None
     except NotData:
         raise
     except (TypeError, ValueError) as error:

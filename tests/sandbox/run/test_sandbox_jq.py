@@ -29,7 +29,7 @@ LIMITS = Limits(wall_seconds=0.5, cpu_seconds=1, memory_bytes=128 << 20)
         ("to_entries | map(.key)", ['["rows","total"]']),
         ("[.rows[] | {(.name): .id}] | add", ['{"Ann":1,"Bö":2}']),
         ("@json", [json.dumps(json.dumps(ROWS, separators=(",", ":"), ensure_ascii=False), ensure_ascii=False)]),
-        ("nan, infinite", ["null", "1.7976931348623157e308"]),
+        ("nan, infinite", ["null", "1.7976931348623157e+308"]),
         ("# a comment\n.total # and another", ["2"]),
     ],
 )
