@@ -105,6 +105,9 @@ def _explained(
 ) -> Failure:
     data = len(request.names) - request.others
     explained = language.explain(error, program, request.names[:data], request.names[data:])
+    if explained.line is None and isinstance(error, Expired) and error.__context__ is not None:
+        # Compiled code has run beyond its time, and then failed: the timer was heard only on the way out.
+        explained = language.explain(error.__context__, program, ())
     if isinstance(error, Expired) or out_of_memory(error):
         known = failure_of(error, request.terms)
         return Failure(known.kind, known.message, explained.line, known.hint)
