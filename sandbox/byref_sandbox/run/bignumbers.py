@@ -21,8 +21,12 @@ from byref_sandbox.code.picks import EXACT_BELOW
 
 _MOST_CHARS: Final = 4 << 20
 """Characters of a text in which numbers are replaced: it takes jq's own time three times more."""
-_MOST_NUMBERS: Final = 1 << 20
-_MOST_DIGITS: Final = 4_000
+_MOST_NUMBERS: Final = 1 << 18
+"""More would need stand-ins of which jq takes one for the length of a text or an array; of those that are used it says that they are too large."""
+_MOST_DIGITS: Final = 4_300
+"""Python reads no longer integers."""
+_LOOPS: Final = re.compile(r"\b(?:range|limit|until|while|repeat|nth|skip|recurse|combinations|def)\b")
+"""What may go on as often as a number says: a stand-in would keep it busy for ever."""
 _LARGE: Final = EXACT_BELOW >> 1
 """From here on all numbers are replaced, if one of them may be rounded: the stand-ins would be between them."""
 _MAY_BE_LARGE: Final = re2.compile(r"(?:^|[\[,:\s-])[0-9]{16}")
@@ -54,6 +58,8 @@ def computes(source: str, text: str, outputs: list[Any], run: Run) -> bool | Non
     if len(numbers) > _MOST_NUMBERS:
         return None
     ordered = sorted({*numbers.values()})
+    if _LOOPS.search(source):
+        return True if _has_others(outputs, {*ordered}) else None
     for stand_ins in (_near(ordered), _far(ordered), _between(ordered)) if ordered else ():
         texts = {token: repr(stand_ins[number]) for token, number in numbers.items()}
         back = {stand_in: number for number, stand_in in stand_ins.items()}
@@ -62,7 +68,7 @@ def computes(source: str, text: str, outputs: list[Any], run: Run) -> bool | Non
             found = run(_replaced(_OF_PROGRAM, source, texts), _replaced(_OF_DATA, text, texts))
             if _restored(found, back, back_texts) != outputs:
                 return True
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, MemoryError):
             return True
     return _has_others(outputs, {*ordered})
 

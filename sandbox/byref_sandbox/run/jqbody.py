@@ -71,7 +71,6 @@ def jq_body(request: wire.Request, text: str) -> Body:
             answers = _answers(request.source, text, has_nan=has_nan)
             not_finite = is_unusual and _is_beyond(request.source, text, has_nan=has_nan)
             _add_frames(answers, frames, request, not_finite=not_finite)
-            return _with_rounding(frames, request, text, is_large=is_large, took=time.monotonic() - began)
         except ValueError as error:
             message = str(error)
             raised = _raised(message)
@@ -80,8 +79,18 @@ def jq_body(request: wire.Request, text: str) -> Body:
             return [*frames, error_frame(Failure(_KIND, _message_of(message, raised), hint=_hint(message)))]
         except BaseException as error:  # noqa: BLE001
             return [*frames, error_frame(failure_of(error, request.terms))]
+        try:
+            return _with_rounding(frames, request, text, is_large=is_large, took=time.monotonic() - began)
+        except BaseException:  # noqa: BLE001  its time or memory ended while it was looked into: the answer is there
+            return _doubted(frames, "maybe rounded")
 
     return body
+
+
+def _doubted(frames: list[wire.Frame], doubt: wire.Doubt) -> list[wire.Frame]:
+    *shown, done = frames
+    assert isinstance(done, wire.Done)
+    return [*shown, msgspec.structs.replace(done, doubts=(*done.doubts, doubt))]
 
 
 def _with_rounding(
@@ -103,7 +112,7 @@ def _with_rounding(
 
         computes = bignumbers.computes(request.source, text, outputs, again)
         doubt = doubt if computes is None else "rounded" if computes else None
-    return frames if doubt is None else [*shown, msgspec.structs.replace(done, doubts=(*done.doubts, doubt))]
+    return frames if doubt is None else _doubted(frames, doubt)
 
 
 def pick_body(request: wire.Request, value: object) -> Body:
