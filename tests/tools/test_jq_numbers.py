@@ -148,6 +148,16 @@ def test_a_checked_program_gives_its_outputs_alone(sandbox: Sandbox) -> None:
     assert unbalanced.error and "syntax error" in unbalanced.error.message
 
 
+@pytest.mark.parametrize("program", ["map(.id * 3) # each", "[limit(3; .[].id * 3)]", "(map(.id * 3)) as $x | $x"])
+def test_what_is_not_looked_into_is_told_by_its_numbers(sandbox: Sandbox, program: str) -> None:
+    """Also of more data than is looked into: integers that were not there before are rounded ones, others were moved."""
+    for filled in (0, 5 << 20):
+        text = json.dumps([{"id": 10**18 + each} for each in range(5)] + [{"id": 1, "x": "x" * filled}]).encode()
+        assert sandbox.jq(program, Data("", lambda text=text: text)).rounded == "yes"
+        moved = sandbox.jq(program.replace(" * 3", ""), Data("", lambda text=text: text))
+        assert moved.rounded in ("", "maybe") and b"1000000000000000002" in moved.outputs[0]
+
+
 @pytest.mark.parametrize(
     ("program", "output", "rounded"),
     [

@@ -30,7 +30,6 @@ from typing import Final
 
 from byref_sandbox.code.picks import (
     CALLS,
-    EXACT_BELOW,
     ITEMS,
     SAME,
     WORDS,
@@ -103,20 +102,6 @@ def is_plain(program: str) -> bool:
     except NotPlain:
         return False
     return True
-
-
-def has_rounded(value: object) -> bool:
-    """Tell whether jq may have rounded a number of its output: an integer of a size at which not every integer is a float."""
-    left = [value]
-    while left:
-        item = left.pop()
-        if isinstance(item, dict):
-            left.extend(item.values())
-        elif isinstance(item, list):
-            left.extend(item)
-        elif type(item) is int and not -EXACT_BELOW < item < EXACT_BELOW:
-            return True
-    return False
 
 
 def may_make_nan(program: str) -> bool:

@@ -29,6 +29,7 @@ _LOOPS: Final = re.compile(r"\b(?:range|limit|until|while|repeat|nth|skip|recurs
 """What may go on as often as a number says: a stand-in would keep it busy for ever."""
 _LARGE: Final = EXACT_BELOW >> 1
 """From here on all numbers are replaced, if one of them may be rounded: the stand-ins would be between them."""
+_INTEGERS_BELOW: Final = 1 << 64
 _MAY_BE_LARGE: Final = re2.compile(r"(?:^|[\[,:\s-])[0-9]{16}")
 _LARGE_NUMBER: Final = r"-?[0-9]++(?:(?<=[0-9]{16})(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|(?:\.[0-9]++)?+[eE]\+?[0-9]++)"
 _OF_DATA: Final = re.compile(rf'(?:^|(?<=[\[,\s])|(?<=":)){_LARGE_NUMBER}')
@@ -47,19 +48,23 @@ def may_be_large(text: str) -> bool:
     return _MAY_BE_LARGE.search(text) is not None
 
 
+def makes(source: str, text: str, outputs: list[Any]) -> bool:
+    """Whether outputs have large integers that neither the program nor the text has: jq has made them, of floats."""
+    return _has_others(outputs, set()) and _has_others(outputs, {*_numbers(source, text).values()})
+
+
 def computes(source: str, text: str, outputs: list[Any], run: Run) -> bool | None:
     """Tell whether a program computes with large numbers of a text, or makes others; None if that is not known.
 
     `outputs` are jq's own, with every digit; `run` returns those of a program over a text, and may raise ValueError.
     """
-    if len(text) > _MOST_CHARS or "#" in _STRING.sub("", source) or r"\(" in source:
-        return None  # what is a number of the program is not known, of comments and of strings with values in them
-    numbers = _large(_OF_DATA.findall(text)) | _large(_OF_PROGRAM.findall(source))
-    if len(numbers) > _MOST_NUMBERS:
-        return None
+    # What is a number of the program is not known, of comments and of strings with values in them.
+    if len(text) > _MOST_CHARS or "#" in _STRING.sub("", source) or r"\(" in source or _LOOPS.search(source):
+        return makes(source, text, outputs) or None
+    numbers = _numbers(source, text)
     ordered = sorted({*numbers.values()})
-    if _LOOPS.search(source):
-        return True if _has_others(outputs, {*ordered}) else None
+    if len(ordered) > _MOST_NUMBERS:
+        return makes(source, text, outputs) or None
     for stand_ins in (_near(ordered), _far(ordered), _between(ordered)) if ordered else ():
         texts = {token: repr(stand_ins[number]) for token, number in numbers.items()}
         back = {stand_in: number for number, stand_in in stand_ins.items()}
@@ -71,6 +76,10 @@ def computes(source: str, text: str, outputs: list[Any], run: Run) -> bool | Non
         except (ValueError, RecursionError, MemoryError):
             return True
     return _has_others(outputs, {*ordered})
+
+
+def _numbers(source: str, text: str) -> dict[str, Number]:
+    return _large(_OF_DATA.findall(text)) | _large(_OF_PROGRAM.findall(source))
 
 
 def _replaced(tokens: re.Pattern[str], text: str, texts: dict[str, str]) -> str:
@@ -90,10 +99,12 @@ def _restored(value: Any, back: dict[float, Number], texts: dict[str, str]) -> A
 
 
 def _has_others(value: Any, known: set[Number]) -> bool:
-    """Whether a value has large integers that are not known."""
+    """Whether a value has large integers that are not known; jq writes some as `3e+18`."""
     kind = type(value)
     if kind is list or kind is dict:
         return any(_has_others(item, known) for item in (value if kind is list else value.values()))
+    if kind is float:
+        return EXACT_BELOW <= abs(value) < _INTEGERS_BELOW and value not in known
     return kind is int and not -EXACT_BELOW < value < EXACT_BELOW and value not in known
 
 

@@ -53,7 +53,7 @@ _CHECK: Final = f'((tojson | contains("null")) and {plainjq.HAS_NAN})'
 _RUNS_MORE: Final = 8
 """A program is run three times more if it took no more than this part of its time."""
 _NOT_FINITE: Final[tuple[wire.Doubt, ...]] = ("not finite",)
-_LONG_NUMBER: Final = re.compile(rb"[0-9]{16}")
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{16}|[eE]\+?1[5-9]")
 
 _IsNan = Callable[[], bool]
 
@@ -103,7 +103,7 @@ def _with_rounding(
     if not is_large and not any(map(_LONG_NUMBER.search, encoded)):
         return frames
     outputs = [jsontext.decode(one) for one in encoded]
-    doubt: wire.Doubt | None = "maybe rounded" if is_large else "rounded" if plainjq.has_rounded(outputs) else None
+    computes: bool | None = None
     if is_large and took * _RUNS_MORE < min(request.terms.wall_seconds, request.terms.cpu_seconds):
 
         def again(source: str, text: str) -> list[object]:
@@ -111,8 +111,11 @@ def _with_rounding(
             return [jsontext.decode(each) for each, _ in islice(answers, len(outputs) + 1 - done.truncated)]
 
         computes = bignumbers.computes(request.source, text, outputs, again)
-        doubt = doubt if computes is None else "rounded" if computes else None
-    return frames if doubt is None else _doubted(frames, doubt)
+    elif bignumbers.makes(request.source, text, outputs):
+        computes = True
+    if computes:
+        return _doubted(frames, "rounded")
+    return _doubted(frames, "maybe rounded") if is_large and computes is None else frames
 
 
 def pick_body(request: wire.Request, value: object) -> Body:

@@ -16,7 +16,8 @@ from plain_programs import document, random_program
 from byref.references.projection import Unfit, projected
 from byref_sandbox import Sandbox, jsontext
 from byref_sandbox.code.picks import NotPlain
-from byref_sandbox.code.plainjq import MAX_PROGRAM_CHARS, compiled, has_rounded, parsed
+from byref_sandbox.code.plainjq import MAX_PROGRAM_CHARS, compiled, parsed
+from byref_sandbox.run import bignumbers
 
 DATA: dict[str, Any] = {
     "rows": [{"id": i, "tags": ["a", "b"][: i % 3], "in": {"b c": i * 2}} for i in range(7)],
@@ -131,7 +132,7 @@ def test_random_programs_are_the_same_as_jq_or_for_jq(count: int) -> None:
                 answers = list(pick.run(value))
             except NotPlain:
                 continue
-            if has_rounded(answers):
+            if bignumbers.makes("", "", answers):
                 continue  # by jq, of a number of the program's own
             outputs = as_jq(answers)
             encoded = json.dumps(value)
@@ -170,4 +171,4 @@ def test_a_program_is_short() -> None:
      (1e300, False), ({"9007199254740993": True}, False), (None, False)],
 )  # fmt: skip
 def test_what_jq_may_have_rounded(value: Any, rounded: bool) -> None:
-    assert has_rounded(value) is rounded
+    assert bignumbers.makes("", "", [value]) is rounded
