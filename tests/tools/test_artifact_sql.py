@@ -95,6 +95,7 @@ def test_an_artifact_by_its_id(asked: Session) -> None:
     assert ask(asked, f"SELECT count(*) AS n FROM {artifact.id}").endswith("\n2000")
     asked.store_artifact([{"a": 1}, {"a": 2}], name="stored")
     assert ask(asked, "SELECT sum(a) AS s FROM stored").endswith("\n3")
+    assert ask(asked, "SELECT sum(a) AS s FROM Stored").endswith("\n3")
 
 
 def test_a_result_is_kept_under_a_name(asked: Session) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref.artifacts import variables
+from byref.artifacts import listing, variables
 from byref.artifacts.names import Kept, exact
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
@@ -55,7 +55,7 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     for variable in found.values():
         _check_size(scope, variable.artifact)
         variable.artifact.use()
-    for name, target in lookup(scope, [name for name in names if name not in found]).items():
+    for name, target in _artifacts(scope, [name for name in names if name not in found]).items():
         data[name] = _data(scope, target, name)
     limits = limits_of(scope)
     with readable_failures(scope):
@@ -80,6 +80,19 @@ def _variables(connection: Connection, scope: Scope, names: list[str], keep: str
     by_case = {one.name.lower(): one.name for one in newest}
     spelled = {name: by_case[name.lower()] for name in names if name not in found and name.lower() in by_case}
     others = variables.find(connection, scope.source, scope.row, spelled.values())
+    return found | {name: others[other] for name, other in spelled.items() if other in others}
+
+
+def _artifacts(scope: Scope, names: list[str]) -> dict[str, Target]:
+    """Return the artifacts with these names, as SQL sees them: a name that does not exist may be one in another case."""
+    found = lookup(scope, names)
+    missing = [name for name in names if name not in found]
+    if not missing:
+        return found
+    newest, _ = scope.read(lambda connection: listing.newest_unbound(connection, scope.row, _COMPARED))
+    by_case = {one.name.lower(): one.id for one in reversed(newest) if one.name}
+    spelled = {name: by_case[name.lower()] for name in missing if name.lower() in by_case}
+    others = lookup(scope, spelled.values())
     return found | {name: others[other] for name, other in spelled.items() if other in others}
 
 

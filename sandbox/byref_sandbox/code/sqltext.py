@@ -5,7 +5,6 @@ library and never raises.
 from __future__ import annotations
 
 import importlib.metadata
-import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -123,16 +122,25 @@ def as_sql(query: str) -> str:
 
 
 def functions(query: str) -> set[str]:
-    """Return the names that are followed by a bracket, in lower case."""
+    """Return the names that are followed by a bracket, in lower case; those after WITH, which call nothing, are left out."""
     tokens = [token for token in _tokens(query) if token.kind != "skipped"]
-    pairs = itertools.pairwise(tokens)
-    return {token.identifier.lower() for token, following in pairs if following.text == "("} - {""}
+    threes = zip(["", *(token.word for token in tokens)], tokens, tokens[1:], strict=False)
+    return {
+        token.identifier.lower()
+        for before, token, following in threes
+        if following.text == "(" and before not in ("with", "recursive")
+    } - {""}
 
 
 def tables(query: str) -> set[str]:
     """Return the last names of everything where a table is expected, in lower case."""
     tokens = [token for token in _tokens(query) if token.kind != "skipped"]
     return {tokens[end - 1].identifier.lower() for _, end in _tables(tokens)}
+
+
+def identifiers(query: str) -> set[str]:
+    """Return all bare and quoted names, in their own case."""
+    return {token.identifier for token in _tokens(query) if token.kind in ("name", "quoted")} - {""}
 
 
 def words(query: str) -> set[str]:

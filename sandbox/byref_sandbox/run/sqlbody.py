@@ -120,6 +120,7 @@ class Tables:
     def __init__(self, request: wire.Request, loaded: Mapping[int, Loaded]) -> None:
         self.reasons: dict[str, str] = {}
         """Why a table could not be made, by its name in lower case."""
+        self._identifiers = sqltext.identifiers(request.source)
         self._sources: list[tuple[sqltext.Reference, Loaded, bytes]] = []
         for variable in request.variables:
             name, *path = json.loads(variable.name)
@@ -151,7 +152,19 @@ class Tables:
             except (ValueError, TypeError, LookupError) as error:
                 self.reasons[name.lower()] = _why(reference, entry, path, error)
                 continue
+            self._check_case(name, table)
             self._register(database, reference, number, sqltables.Stream(table))
+
+    def _check_case(self, name: str, table: Any) -> None:
+        """Raise _Refused if the query names a column that it cannot mean: the first of those that differ in case alone is found."""
+        first = {column.lower(): column for column in reversed(table.column_names)}
+        for own, other in sqltables.renamed(table).items():
+            column = first.get(own.lower(), own)
+            if any(each.lower() == own.lower() and each != column for each in self._identifiers):
+                raise _Refused(
+                    f"{column} and {own} of {name} differ in case alone, which SQL does not see",
+                    f"write {column} for the first, and {_quoted(other)} for {own}",
+                )
 
     def _register(self, database: Any, reference: sqltext.Reference, number: int, stream: sqltables.Stream) -> None:
         if not reference.path:
@@ -311,6 +324,10 @@ def _failure(error: BaseException, reasons: Mapping[str, str], names: tuple[str,
         return Failure(_KIND, "the database failed on this query", hint="write it in another way")
     if "system operations are disabled" in message or "has been disabled by configuration" in message:
         return Failure("NotAllowed", "there are no files, no network, no extensions and no settings here")
+    if message.startswith("IO Error"):  # a name that looks like a file's, and is no table
+        return Failure(
+            "ValueError", next(iter(reasons.values()), "there is no such table, and there are no files here")
+        )
     if missing := re.search(r"Table with name (\"[^\"]+\"|\S+) does not exist", message):
         name = missing[1].strip('"')
         if name.lower() in reasons:

@@ -14,6 +14,8 @@ from byref_sandbox.values import values
 MAX_FIELDS: Final = 200
 """Members of one nested column. An object with more of them is more of a map, and is given as JSON text."""
 _JSON_FIELD: Final = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
+_OWN_NAME: Final = b"byref:name"
+"""Key of a column's metadata: its name in the data, where an earlier column has the same but for case."""
 _EXACT_DIGITS: Final = 15
 """Decimals of so many digits are exact as 64-bit floats."""
 _INT64: Final = 2**63
@@ -43,10 +45,24 @@ def arrow_of(frame: pd.DataFrame) -> Any:
         names.append((encodable(name) or f"column_{position + 1}", is_json))
         columns.append(column)
     fields = [
-        pa.field(name, column.type, metadata=_JSON_FIELD if is_json else None)
-        for name, (_, is_json), column in zip(_unique([name for name, _ in names]), names, columns, strict=True)
+        pa.field(
+            name,
+            column.type,
+            metadata=(_JSON_FIELD if is_json else {}) | ({} if name == own else {_OWN_NAME: own.encode()}),
+        )
+        for name, (own, is_json), column in zip(_unique([name for name, _ in names]), names, columns, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def renamed(table: Any) -> dict[str, str]:
+    """Return the columns of a table of `arrow_of` whose names another one has, too, but for case: their own names and those they got."""
+    found = [
+        (field.metadata[_OWN_NAME].decode(), field.name)
+        for field in table.schema
+        if _OWN_NAME in (field.metadata or {})
+    ]
+    return dict(found)
 
 
 def _column(series: pd.Series[Any]) -> tuple[Any, bool]:

@@ -264,6 +264,7 @@ def test_names_of_tables_and_columns(sandbox: Sandbox) -> None:
         ('SELECT "$ref" FROM "$orders"', "r1"),
         ('SELECT "$orders"._id."$oid" FROM "$orders"', "abc"),
         ('SELECT a$b AS "$c" FROM (SELECT 1 AS a$b)', 1),
+        ("WITH query(a) AS (SELECT 3) SELECT a FROM query", 3),
         ("SELECT count(*) FROM ORDERS", 2),
         ("SELECT count(*) FROM Orders", 1),
     ):
@@ -273,9 +274,32 @@ def test_names_of_tables_and_columns(sandbox: Sandbox) -> None:
         ("SELECT * FROM Orders WHERE 1 IN (FROM orders)", "NotAllowed", "Orders and orders differ in case alone"),
         ("SELECT * FROM none", "ValueError", "none is an empty list"),
         ("SELECT * FROM pg_tables", "NotAllowed", "pg_tables is not available"),
+        ("WITH query(a) AS (SELECT 3) SELECT a FROM query('SELECT 1')", "NotAllowed", "query is not available"),
+        ('SELECT * FROM "rows.csv"', "ValueError", "there are no files here"),
     ):
         error = sandbox.sql(query, variables).error
         assert error is not None and error.kind == kind and message in error.message, error
+
+
+def test_columns_that_differ_in_case_alone(sandbox: Sandbox) -> None:
+    rows = {"t": [{"userId": 1, "userid": "x"}, {"userId": 2, "userid": "y"}], "u": [{"userid": "x"}]}
+    for query, expected in (
+        ("SELECT userId FROM t", [1, 2]),
+        ('SELECT "userid_2" FROM t', ["x", "y"]),
+        ("SELECT userid FROM u", ["x"]),
+    ):
+        outcome = sandbox.sql(query, rows)
+        assert outcome.error is None and [next(iter(row.values())) for row in outcome.value] == expected, query
+    for query in (
+        "SELECT userid FROM t",
+        'SELECT t."userid" FROM t',
+        "SELECT USERID FROM t",
+        "SELECT userId, userid FROM t",
+    ):
+        error = sandbox.sql(query, rows).error
+        assert error is not None and error.kind == "NotAllowed" and error.hint is not None, query
+        assert error.message == "userId and userid of t differ in case alone, which SQL does not see"
+        assert error.hint == 'write userId for the first, and "userid_2" for userid'
 
 
 def test_half_of_a_surrogate_pair_leaves_a_column_text(sandbox: Sandbox) -> None:
