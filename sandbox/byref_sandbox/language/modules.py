@@ -159,7 +159,16 @@ class Modules:
             """Return a zone by its name; dateutil's own function would read a file."""
             return zoneinfo.ZoneInfo(str.__str__(name)) if isinstance(name, str) and name in zones else None
 
-        output = Facade("sys.stdout", {"write": lambda text: sys.stdout.write(str(text)), "flush": lambda: None})
+        output = Facade(
+            "sys.stdout",
+            {
+                "write": lambda text: sys.stdout.write(str(text)),
+                "writelines": lambda lines: sys.stdout.writelines(map(str, lines)),
+                "flush": lambda: None,
+                "isatty": lambda: False,
+                "encoding": "utf-8",
+            },
+        )
         errors = Facade("sys.stderr", {"write": lambda text: sys.stderr.write(str(text)), "flush": lambda: None})
         function = self._guards.replace(types.FunctionType, make=_no_function)
         getters = {"attrgetter": self._attrgetter, "methodcaller": self._methodcaller}
