@@ -124,6 +124,7 @@ SMALL: dict[str, tuple[object, str]] = {
     "Decimal in a DataFrame": (pd.DataFrame({"a": [Decimal("12345678901234.567890")]}), '[{"a":12345678901234.567890}]'),
     "Decimal beside half a character": ([Decimal("1.10"), "\ud800"], r'[1.10,"\ud800"]'),
     "Decimal in a circle": ((lambda v: [v, v.append(v)])([Decimal("1.10")])[0], '[1.10,"[circular reference to list]"]'),
+    "Decimals as keys": ([{"a": 1}, {None: 2, Decimal("19.90"): {Decimal("1e2"): 3}}], '[{"a":1},{"null":2,"19.90":{"1E+2":3}}]'),
     "Decimal NaN": (Decimal("NaN"), "null"),
     "date": ([datetime.date(2026, 1, 2)], '["2026-01-02"]'),
     "datetime": ([datetime.datetime(2026, 1, 2, 3, 4, tzinfo=UTC)], '["2026-01-02T03:04:00Z"]'),

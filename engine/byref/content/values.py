@@ -50,6 +50,8 @@ _SHORT = 64
 """Most elements of an array that are encoded together with what stands around it."""
 _LOOKED_AT = 2_000
 """Containers that are sampled to see whether a value may repeat its own parts."""
+_FEW = 40
+_FIRST_KEYS = 3
 _LIKELY = 20
 """A value may repeat itself if the sampled containers occur this often on average."""
 _MOST_REPEATED = 300_000
@@ -66,6 +68,7 @@ def written(value: object) -> tuple[object, bytes, int]:
     token = _consumed.set(consumed)
     try:
         _check_depth(value)
+        _check_keys(value)
         value, data, line_feeds = _top(value)
         if consumed:  # iterators inside are exhausted now, so the value is read back from its JSON
             value = parse(data)
@@ -81,6 +84,7 @@ def plain(value: object) -> bytes | None:
     """Return the JSON of a value on one line; None if any part of it has a type that JSON lacks."""
     try:
         _check_depth(value)
+        _check_keys(value)
         return _checked(_plain_encoder.encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
@@ -101,6 +105,20 @@ def _check_depth(value: object) -> None:
         members: Iterator[Any] = chain.from_iterable(one.values() if type(one) is dict else one for one in level)
         level = list({id(member): member for member in members if type(member) in _CONTAINERS}.values())
     raise RecursionError
+
+
+def _check_keys(value: object) -> None:
+    """Raise TypeError if one of the first objects of a value has a Decimal among its first keys: msgspec writes it without quotes."""
+    pending: list[Any] = [value] if type(value) in _CONTAINERS else []
+    for _ in range(_FEW):
+        if not pending:
+            return
+        one = pending.pop()
+        if type(one) is dict:
+            if Decimal in map(type, islice(one, _FIRST_KEYS)):
+                raise TypeError("Decimal as a key")
+            one = one.values()
+        pending += [member for member in islice(one, _FEW) if type(member) in _CONTAINERS]
 
 
 def type_name(value: object) -> str:
