@@ -23,7 +23,7 @@ import sqlalchemy
 
 from byref.accounting.explain import Explanation
 from byref.accounting.ledger import Entry, Totals
-from byref.accounting.models import Models
+from byref.accounting.models import ModelInfo, Models
 from byref.accounting.telemetry import Telemetry
 from byref.accounting.tokens import TokenCounter
 from byref.artifacts import store
@@ -79,7 +79,7 @@ class AsyncEngine:
         interpreter: Interpreter | None = None,
         jail: Literal["full", "language-only"] = "full",
         counter: TokenCounter | None = None,
-        models: Models | None = None,
+        models: Models | Mapping[str, ModelInfo] | None = None,
         schema: str | None = None,
         durability: Durability = "normal",
         telemetry: Telemetry | None = None,

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 import sqlalchemy
 from sqlalchemy import Connection
 
-from byref.accounting.models import Models
+from byref.accounting.models import ModelInfo, Models
 from byref.accounting.telemetry import Telemetry
 from byref.accounting.tokens import SampledCounter, TokenCounter
 from byref.artifacts.learning import Learning, learned
@@ -65,7 +65,7 @@ class Engine:
     host's user) and is meant for code that you would run yourself.
     With `durability="full"`, each commit waits until the disk has it, also on SQLite, where a power cut may otherwise lose the
     last commits.
-    `counter` counts tokens, `models` knows windows and prices. `blobs` stores the bytes of artifacts in place of the database:
+    `counter` counts tokens, `models` knows windows and prices; a dict gives those of your own models. `blobs` stores the bytes of artifacts in place of the database:
     a store of `byref.stores`, or one of your own. `telemetry` selects what is reported to OpenTelemetry, if that is installed.
     `modules` are names of further packages of pure Python that code may import, as `["humanize"]`. Each is checked now, and loaded when
     code first names it; what is left of it reaches no files, network, threads or processes (`byref modules check` tells what does).
@@ -87,7 +87,7 @@ class Engine:
         interpreter: Interpreter | None = None,
         jail: Literal["full", "language-only"] = "full",
         counter: TokenCounter | None = None,
-        models: Models | None = None,
+        models: Models | Mapping[str, ModelInfo] | None = None,
         schema: str | None = None,
         durability: Durability = "normal",
         telemetry: Telemetry | None = None,
@@ -105,7 +105,7 @@ class Engine:
         self._database.prepare(create)
         self._policy = policy or Policy()
         self._counter = counter or SampledCounter()
-        self._models = models or Models()
+        self._models = models if isinstance(models, Models) else Models(models)
         self._telemetry = telemetry or Telemetry()
         self._objects = None if blobs is None else Guarded(blobs)
         self._warned: set[str] = set()

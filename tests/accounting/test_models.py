@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 
+from byref import Engine
 from byref.accounting.models import ModelInfo, Models, Price, _look_up, context_window, cost, input_cost, price
 from byref.errors import ConfigurationError
 
@@ -204,6 +205,17 @@ def test_overrides_come_first_and_field_by_field():
 def test_a_full_name_beats_the_name_behind_its_prefix():
     models = Models({"m": ModelInfo(context_window=1), "azure/m": ModelInfo(context_window=2)})
     assert (models.context_window("azure/m"), models.context_window("openai/m")) == (2, 1)
+
+
+def test_an_engine_takes_a_dict_of_a_hosts_own_models():
+    with Engine("sqlite:///:memory:", models={"house": ModelInfo(context_window=8_192, input_price=2)}) as engine:
+        session = engine.session("s", model="house")
+        assert session.context_window == 8_192
+        session.record_usage({"prompt_tokens": 500_000, "completion_tokens": 0})
+        assert session.ledger()[0].cost == 1
+    for wrong in ({"house": 8_192}, {1: ModelInfo()}, [("house", ModelInfo())]):
+        with pytest.raises(ConfigurationError, match="expected names of models"):
+            Engine("sqlite:///:memory:", models=wrong)
 
 
 def test_a_cost_without_one_of_its_prices_is_none():

@@ -55,7 +55,7 @@ def test_binary_is_taken_in_and_given_back(run: Run, tmp_path: Path) -> None:
     with (tmp_path / "shown.bin").open("w") as shown_in, pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", shown_in)
         assert main(("show", shown["artifacts"][0]["id"])) == 0
-    assert (tmp_path / "shown.bin").read_bytes().removesuffix(b"\n") == data
+    assert (tmp_path / "shown.bin").read_bytes() == data
 
 
 def test_run_prints_the_reply_and_a_mistake_is_exit_code_1(run: Run, users: Path) -> None:

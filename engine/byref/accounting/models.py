@@ -76,7 +76,12 @@ class Models:
     """
 
     def __init__(self, overrides: Mapping[str, ModelInfo] | None = None) -> None:
-        """`overrides` maps names, with or without their prefix, to the host's own data."""
+        """`overrides` maps names, with or without their prefix, to the host's own data. Raises ConfigurationError for anything else."""
+        if overrides is not None and not (
+            isinstance(overrides, Mapping)
+            and all(type(name) is str and isinstance(info, ModelInfo) for name, info in overrides.items())
+        ):
+            raise ConfigurationError(f"models={overrides!r:.200}: expected names of models with a byref.ModelInfo each")
         self._overrides = {name.strip().lower(): info for name, info in (overrides or {}).items()}
 
     def context_window(self, model: str) -> int | None:

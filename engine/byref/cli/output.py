@@ -40,8 +40,6 @@ def data(content: bytes) -> None:
         with writing():
             sys.stdout.flush()
             sys.stdout.buffer.write(content)
-            if not content.endswith(b"\n"):
-                sys.stdout.buffer.write(b"\n")
         return
     lines = content.decode(errors="replace").split("\n")
     text("\n".join(line[:2000] for line in lines[:MAX_TERMINAL_LINES]))
