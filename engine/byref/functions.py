@@ -22,6 +22,7 @@ MAX_FUNCTIONS: Final = 1_000
 MAX_DESCRIPTION_CHARS: Final = 10_000
 _SUMMARY_CHARS: Final = 300
 _MAX_WORDS_CHARS: Final = 400
+_MAX_LEVELS: Final = 20
 _TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
 Approval = bool | Callable[[Mapping[str, Any]], bool]
@@ -152,7 +153,7 @@ class Function:
             words = f"{one.name}: {type_of(schema)}"
             if not one.is_required:
                 default = schema.get("default") if isinstance(schema, Mapping) else None
-                words += f" = {default!r:.40}" if isinstance(schema, Mapping) and "default" in schema else " = ..."
+                words += f" = {_repr(default)}" if isinstance(schema, Mapping) and "default" in schema else " = ..."
             parts.append(words)
         schema = self.learned if self.returns is None else self.returns
         gives = "" if schema is None else f" -> {type_of(schema)}"
@@ -226,30 +227,41 @@ def all_of(given: Iterable[object]) -> tuple[Function, ...]:
     return tuple(made.values())
 
 
-def type_of(schema: Any, depth: int = 0) -> str:
-    """Return a JSON Schema as a Python annotation: `list[dict]`, `str | None`, `'a' | 'b'`."""
-    if not isinstance(schema, Mapping):
+def type_of(schema: Any, depth: int = 0, levels: int = _MAX_LEVELS) -> str:
+    """Return a JSON Schema as a Python annotation: `list[dict]`, `str | None`, `'a' | 'b'`.
+
+    Objects below `depth` 3 are `dict`, and what is more than `levels` deep is `Any`. The work is linear in the schema's size.
+    """
+    if not isinstance(schema, Mapping) or not levels:
         return "Any"
     if "enum" in schema and isinstance(schema["enum"], Sequence):
-        return " | ".join(f"{each!r:.40}" for each in schema["enum"][:8]) + (" | …" if len(schema["enum"]) > 8 else "")
+        return " | ".join(_repr(each) for each in schema["enum"][:8]) + (" | …" if len(schema["enum"]) > 8 else "")
     if "const" in schema:
-        return f"{schema['const']!r:.40}"
+        return _repr(schema["const"])
     for word in ("anyOf", "oneOf"):
         if isinstance(options := schema.get(word), Sequence):
-            return " | ".join(dict.fromkeys(type_of(option, depth) for option in options[:8]))
+            return " | ".join(dict.fromkeys(type_of(option, depth, levels - 1) for option in options[:8]))
     kind = schema.get("type")
     if isinstance(kind, list):
-        return " | ".join(type_of({**schema, "type": each}, depth) for each in kind)
+        names = dict.fromkeys(each for each in kind if isinstance(each, str))
+        return " | ".join(dict.fromkeys(type_of({**schema, "type": each}, depth, levels) for each in names)) or "Any"
     if kind == "array":
-        items = type_of(schema.get("items"), depth + 1)
+        items = type_of(schema.get("items"), depth + 1, levels - 1)
         return "list" if items == "Any" else f"list[{items}]"
     if kind == "object" or (kind is None and "properties" in schema):
         members = schema.get("properties")
         if not members or depth >= 3 or not isinstance(members, Mapping):
             return "dict"
-        words = ", ".join(f"{name!r}: {type_of(member, depth + 1)}" for name, member in members.items())
+        words = ", ".join(f"{name!r}: {type_of(member, depth + 1, levels - 1)}" for name, member in members.items())
         return f"{{{words}}}" if len(words) <= _MAX_WORDS_CHARS else "dict"
     return _TYPES.get(str(kind), "Any")
+
+
+def _repr(value: Any) -> str:
+    try:
+        return f"{value!r:.40}"
+    except RecursionError:  # a stranger's schema may nest as deep as it likes
+        return "…"
 
 
 class _Signature:

@@ -248,6 +248,26 @@ def test_a_call_whose_turn_never_came_was_not_made(local: Engine, tenant: str) -
     assert session.ledger()[-1].detail["calls"]["made"] == 2
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda inner: {"type": ["array"] * 10, "items": inner},
+        lambda inner: {"type": ["array", "object", "null", 7], "items": inner, "properties": {"a": {}}},
+        lambda inner: {"anyOf": [inner, {"type": "null"}]},
+        lambda inner: {"type": "array", "items": inner},
+        lambda inner: {"const": [inner]},
+    ],
+    ids=["the same type ten times", "several types", "options", "arrays", "a value"],
+)
+def test_a_strangers_schema_is_shown_in_bounded_time(around: Callable[[object], dict[str, Any]]) -> None:
+    """In 20 levels, ten times the same type would be followed 10**20 times, if each were."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(900):
+        schema = around(schema)
+    shown = Function("lookup", print, {"type": "object", "properties": {"x": schema}}, returns=schema).signature
+    assert shown.startswith("lookup(x: ") and len(shown) < 1_000
+
+
 def test_a_flood_of_calls_ends_the_run(opened: Callable[..., Session]) -> None:
     scope = opened("flood", run_calls=50)._scope
     made = Calls(replace(scope, called=Called("c1", RUN, "{}", bytes(32))))
