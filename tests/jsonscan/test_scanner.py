@@ -270,6 +270,16 @@ def test_elements_between_the_ends_are_sampled() -> None:
     assert ids == sorted(ids) and ids[-1] - ids[0] > 500
 
 
+@pytest.mark.parametrize("place", [0, 200, 399])
+def test_how_often_a_member_is_there_is_told_only_where_all_elements_were_counted(place: int) -> None:
+    value = [{"id": i, "inner": {"n": i}} for i in range(400)]
+    del value[place]["inner"]["n"]  # type: ignore[attr-defined]
+    schema = scan(json.dumps(value).encode(), 40).schema
+    assert schema is not None
+    outlined = schema.outline.fitted(1_000, len)
+    assert outlined is not None and outlined.text == "[400 of {id:int,inner:{n?:int}}]"
+
+
 def test_of_many_arrays_less_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "ENDS", 400)
     value = {f"key {i}": [{"id": j} for j in range(50)] for i in range(20)}

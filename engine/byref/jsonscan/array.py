@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from byref.describe.nodes import OBJECT, Node
+from byref.describe.nodes import OBJECT, Node, places
 from byref.describe.paths import Path
 from byref.describe.rows import Rows
 from byref.describe.schema import Elements, TooDeep
@@ -190,6 +190,9 @@ class ArrayScan:
         tail = [item for one in self._tail for item in one.values]
         if len(self._head) + len(tail) == self._count:
             return self._head + tail
+        if self._matched:
+            for place in places(node):
+                place.is_sampled = True
         samples = self._samples.samples or self._head[-1:]
         counts: dict[Path, int] = {(): self._matched}
         if self._inside is not None:
