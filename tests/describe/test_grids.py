@@ -141,3 +141,15 @@ def test_columns_of_an_object_are_fields_and_no_map() -> None:
     assert shown(value) == "{id:[40 of int],name:[40 of str],amount:[40 of num|null],tags:[40 of [str]]}"
     series = {f"2026-01-{day}": [[n, "x"] for n in range(day)] for day in range(10, 20)}
     assert shown(series) == "{*(10):[[int,str]]}"
+
+
+def test_columns_that_hold_arrays_or_objects_are_told_apart() -> None:
+    rows = [
+        [n, [f"t{n}"], [n, n + 0.5], [{"sku": n}] * 2, {"email": "a"} if n % 2 else {"fax": 1}, None] for n in range(40)
+    ]
+    rows[0][5] = {"seen": "x"}
+    value = {"columns": ["id", "tags", "scores", "items", "contact", "last"], "rows": rows}
+    typed = "tags:[str],scores:[num],items:[{sku:int}],contact:{fax?(20):int,email?(20):str},last:{seen:str}|null"
+    assert shown(value) == f"{{columns:[6 of str],rows:[40 of [id:int,{typed}]]}}"
+    found = tables(value, infer(value).node, grids=infer(value).grids)
+    assert (written(found[0].path), found[0].rows) == ("rows[]", 40)

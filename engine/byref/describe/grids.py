@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final
 
+from byref.describe.columns import Inference
 from byref.describe.jsontext import encodable
 from byref.describe.maps import as_map
 from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, copied
@@ -82,6 +83,8 @@ class Grid:
     """What is known of the cells of each column, in order."""
     has_header: bool
     """Whether the first row names the columns."""
+    own: frozenset[Cell] = frozenset()
+    """Columns whose cells were read apart from the others': several columns hold arrays or objects."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -151,11 +154,21 @@ def _grid(value: object, node: Node, path: Path) -> Grid | None:
         kinds = _kinds(rows, width, header is not None)
         if names is None and len(set(kinds)) == 1:
             return None
+    places = [Cell(at, None if names is None else names[at], header) for at in range(width)]
     columns = {
-        Cell(at, None if names is None else names[at], header): cells if kind == cells.kinds else _only(cells, kind)
-        for at, kind in enumerate(kinds)
+        place: cells if kind == cells.kinds else _only(cells, kind) for place, kind in zip(places, kinds, strict=True)
     }
-    return Grid(path, count, columns, has_header=header is not None)
+    own = [place for place, kind in zip(places, kinds, strict=True) if kind & CONTAINER]
+    if len(own) < 2:
+        return Grid(path, count, columns, has_header=header is not None)
+    columns |= {place: _read([row[place.at] for row in rows[header is not None :]]) for place in own}
+    return Grid(path, count, columns, has_header=header is not None, own=frozenset(own))
+
+
+def _read(column: list[Any]) -> Node:
+    node = Inference(fold=True, plain=True).read(column)
+    assert node.items is not None
+    return node.items
 
 
 def _kinds(rows: Sequence[list[Any]], width: int, skip: int) -> list[int]:

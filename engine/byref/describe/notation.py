@@ -70,6 +70,8 @@ class _Writing:
         for cell, below in type_.cells:
             if cell.is_named and (mark := _scalar(below)) is not None:
                 self._marks[mark] += 1
+            if type_.items is None:
+                self._visit(below, str(cell), inside, levels + 1)
         record = type_.record
         if record is None:
             return

@@ -78,7 +78,7 @@ class Type:
         self.length = length
         """The length of the only array at this place; None if there are several."""
         self.items: Type | None = None
-        """The items of arrays; None if there is no array, or if all are empty."""
+        """The items of arrays; None if there is no array, if all are empty, or if the cells say what is in them."""
         self.record: Record | None = None
         self.cells: Sequence[tuple[Cell, Type]] = ()
         """The cells of arrays that are rows without keys, where those of one column have a type of their own, or a name."""
@@ -267,7 +267,12 @@ class Types:
         for rows, grid in grids_met:
             if rows.items is not None and not rows.items.cells:
                 rows.has_header = grid.has_header
-                rows.items.cells = [(cell, self._cell(rows.items, below)) for cell, below in grid.columns.items()]
+                rows.items.cells = [
+                    (cell, self.of(below) if cell in grid.own else self._cell(rows.items, below))
+                    for cell, below in grid.columns.items()
+                ]
+                if grid.own:
+                    rows.items.items = None  # each of the cells says what is in it
         assert first is not None
         return first
 
@@ -387,7 +392,7 @@ class _Looking:
         for _ in range(_LEVELS):
             size += 4 * (type_.kinds & ~CONTAINER).bit_count() + 2
             if type_.cells:
-                size += self._meet_cells(type_)
+                size += self._meet_cells(type_, rank)
             record = type_.record
             below = type_.items
             if record is not None:
@@ -406,8 +411,11 @@ class _Looking:
             type_ = below
         return size
 
-    def _meet_cells(self, row: Type) -> int:
-        """Keep the first cells of a row, as many as there is room for, and return their characters; what they hold is met as items."""
+    def _meet_cells(self, row: Type, rank: float) -> int:
+        """Keep the first cells of a row, as many as there is room for, and return their characters.
+
+        What they hold is met as items, or here where each of them has types of its own.
+        """
         used = shown = 0
         for cell, type_ in row.cells:
             used += len(cell) + 4 * type_.kinds.bit_count() + 2
@@ -415,6 +423,8 @@ class _Looking:
                 self._is_cut = True
                 break
             shown += 1
+            if row.items is None and type_.kinds & CONTAINER:
+                used += self._meet(type_, rank)
         row.more_cells += len(row.cells) - shown
         row.cells = row.cells[:shown]
         return used
