@@ -83,8 +83,8 @@ class Grid:
     """What is known of the cells of each column, in order."""
     has_header: bool
     """Whether the first row names the columns."""
-    own: frozenset[Cell] = frozenset()
-    """Columns whose cells were read apart from the others': several columns hold arrays or objects."""
+    is_apart: bool = False
+    """Whether what arrays and objects hold was read column by column, because several columns have some."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -158,11 +158,11 @@ def _grid(value: object, node: Node, path: Path) -> Grid | None:
     columns = {
         place: cells if kind == cells.kinds else _only(cells, kind) for place, kind in zip(places, kinds, strict=True)
     }
-    own = [place for place, kind in zip(places, kinds, strict=True) if kind & CONTAINER]
-    if len(own) < 2:
+    deep = [place for place, kind in zip(places, kinds, strict=True) if kind & CONTAINER]
+    if len(deep) < 2:
         return Grid(path, count, columns, has_header=header is not None)
-    columns |= {place: _read([row[place.at] for row in rows[header is not None :]]) for place in own}
-    return Grid(path, count, columns, has_header=header is not None, own=frozenset(own))
+    columns |= {place: _read([row[place.at] for row in rows[header is not None :]]) for place in deep}
+    return Grid(path, count, columns, has_header=header is not None, is_apart=True)
 
 
 def _read(column: list[Any]) -> Node:

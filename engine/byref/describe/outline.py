@@ -263,16 +263,16 @@ class Types:
                 found.items = below
             if known is not None or node.items is None or not node.items.kinds:
                 break
+            if grids_met and grids_met[-1][0] is found and grids_met[-1][1].is_apart:
+                break  # each of the cells says what is in it
             found, node = below, node.items
         for rows, grid in grids_met:
             if rows.items is not None and not rows.items.cells:
                 rows.has_header = grid.has_header
                 rows.items.cells = [
-                    (cell, self.of(below) if cell in grid.own else self._cell(rows.items, below))
+                    (cell, self.of(below) if grid.is_apart else self._cell(rows.items, below))
                     for cell, below in grid.columns.items()
                 ]
-                if grid.own:
-                    rows.items.items = None  # each of the cells says what is in it
         assert first is not None
         return first
 
