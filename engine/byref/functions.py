@@ -92,6 +92,9 @@ class Function:
         names = self.parameters.get("properties", {})
         if not isinstance(names, Mapping):
             raise ConfigurationError(f"{about}: properties={shown(names)}: expected the parameters by name")
+        required = self.parameters.get("required", ())
+        if not isinstance(required, list | tuple) or not all(isinstance(name, str) for name in required):
+            raise ConfigurationError(f"{about}: required={shown(required)}: expected the names of parameters")
         if len(self.description) > MAX_DESCRIPTION_CHARS:
             raise ConfigurationError(f"{about}: its description has more than {MAX_DESCRIPTION_CHARS:,} characters")
         if not (isinstance(self.approval, bool) or callable(self.approval)):
@@ -176,18 +179,18 @@ class Function:
     def stub_parameters(self) -> list[Parameter]:
         """Its parameters, in the order in which code may give them by place."""
         properties: Mapping[str, Any] = self.parameters.get("properties", {})
-        required = [name for name in self.parameters.get("required", ()) if name in properties]
+        required = set(self.parameters.get("required", ()))
         order = sorted(properties, key=lambda name: name not in required)
-        by_place = order if self.positional is None else [*self.positional]
+        by_place = dict.fromkeys(order if self.positional is None else self.positional)
         made = [Parameter(name, "either", name in required, _default(properties[name])) for name in by_place]
         made += [
             Parameter(name, "keyword", name in required, _default(properties[name]))
             for name in order
             if name not in by_place
         ]
-        odd = [one.name for one in made if not (one.name.isidentifier() and not keyword.iskeyword(one.name))]
-        made = [one for one in made if one.name not in odd]
-        if odd or self.parameters.get("additionalProperties", False):
+        count = len(made)
+        made = [one for one in made if one.name.isidentifier() and not keyword.iskeyword(one.name)]
+        if len(made) < count or self.parameters.get("additionalProperties", False):
             made.append(Parameter(_free("arguments", properties), "further", False))
         return made
 

@@ -268,6 +268,20 @@ def test_a_strangers_schema_is_shown_in_bounded_time(around: Callable[[object], 
     assert shown.startswith("lookup(x: ") and len(shown) < 1_000
 
 
+@pytest.mark.parametrize("required", [5, "a", [["a"]], {"a": 1}])
+def test_names_that_are_required_are_names(required: object) -> None:
+    with pytest.raises(ConfigurationError, match="expected the names of parameters"):
+        Function("lookup", print, {"type": "object", "properties": {"a": {}}, "required": required})
+
+
+def test_a_function_of_many_parameters_is_soon_shown() -> None:
+    names = [f"p-{n}" if n % 2 else f"p{n}" for n in range(20_000)]
+    function = Function("f", print, {"type": "object", "properties": {name: {} for name in names}, "required": names})
+    begun = time.process_time()
+    assert len(function.stub.parameters) == 10_001
+    assert time.process_time() - begun < 5  # it took 40 s when each name was looked for among all others
+
+
 def test_a_flood_of_calls_ends_the_run(opened: Callable[..., Session]) -> None:
     scope = opened("flood", run_calls=50)._scope
     made = Calls(replace(scope, called=Called("c1", RUN, "{}", bytes(32))))
