@@ -133,6 +133,7 @@ HOSTILE = {
     "no JSON": (b"{", 400),
     "nested": (b'{"tool": "t", "output": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400),
     "no UTF-8": (b'{"tool": "\xff", "output": 1}', 400),
+    "no UTF-8 in what is looked over": (b'{"tool": "t", "output": "\xe9"}', 400),
     "of another type": (b'{"tool": 1, "output": 1}', 422),
     "unknown": (b'{"tool": "t", "output": 1, "tenant": "other"}', 422),
     "half a character": (b'{"tool": "t", "output": "\\ud800"}', 400),
@@ -154,13 +155,23 @@ def test_hostile_bodies_are_problems(local_house: House, tenant: str, body: byte
     local_house.talk(local_house.token(tenant), talk)
 
 
-@pytest.mark.parametrize("output", ["1e999", "1" * 400, '{"a": 1, "a": 2}', r'"\u0000"'])
-def test_any_json_is_an_output(house: House, tenant: str, output: str) -> None:
+@pytest.mark.parametrize(
+    ("output", "content"),
+    [
+        ("1e999", "1E+999"),
+        ("1" * 400, "1" * 400),
+        ('{"a": 1, "a": 2}', '{"a":2}'),
+        (r'"\u0000"', "\0"),
+        ("[0.12345678901234567890, 1e22, 1.5]", "[0.12345678901234567890,1e22,1.5]"),
+    ],
+)
+def test_any_json_is_an_output(house: House, tenant: str, output: str, content: str) -> None:
     async def talk(client: httpx.AsyncClient) -> None:
         await client.put("/sessions/a", json={})
         body = f'{{"tool": "t", "output": {output}}}'
         done = await client.post("/sessions/a/process", content=body, headers={"Content-Type": "application/json"})
         assert done.status_code == 200, done.text
+        assert done.json()["content"] == content
         assert (await client.get("/sessions/a/history")).json()["items"][0]["processed"] == done.json()["content"]
 
     house.talk(house.token(tenant), talk)

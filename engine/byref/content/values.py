@@ -40,6 +40,7 @@ _OWN_TYPES = {dict, list, *_SCALARS}
 _OF_TEXTS = {"fractions", "ipaddress", "zoneinfo"}
 """Modules whose objects are known by their text."""
 _MANY_DIGITS = re.compile(rb"[0-9][0-9.]{15}|[0-9]E[+-]?[0-9]")
+_MAYBE_INEXACT = re.compile(rb"[0-9][0-9.]{15}|[0-9][eE]\+?[0-9]{3}")
 _OUTSIDE = (0, 0, 0, 0, 0, 0)
 """The place before and behind a value: see `_marks.c`."""
 _LIGHT = 16
@@ -168,6 +169,11 @@ def _top(value: object) -> tuple[object, bytes, int]:
         value = _exactly(text)
         data, line_feeds = _lines(value)
     return value, data, line_feeds
+
+
+def decoded(text: bytes) -> object:
+    """Return the value of JSON text, with Decimals for numbers that floats cannot hold; raise NotJSON."""
+    return _exactly(text) if _MAYBE_INEXACT.search(text) else jsontext.decode(text)
 
 
 def _exactly(text: bytes) -> object:

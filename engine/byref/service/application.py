@@ -266,6 +266,8 @@ async def _of_body(operation: Operation, request: Request) -> records.Given:
     except TimeoutError:
         raise Problem(408, "too-slow", f"the body did not come within {BODY_SECONDS:.0f} seconds") from None
     body = b"".join(parts)
+    if not jsontext.is_utf8(body):
+        raise Problem(400, "not-json", "the body is no JSON: it is not UTF-8")
     try:
         jsontext.check_depth(body)
         return msgspec.json.decode(body, type=operation.given)
@@ -273,7 +275,7 @@ async def _of_body(operation: Operation, request: Request) -> records.Given:
         if not _IS_WHOLE.match(str(error)):
             raise
         return msgspec.json.decode(body, type=operation.given, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise Problem(400, "not-json", f"the body is no JSON: {error}") from error
     except RecursionError as error:
         raise Problem(400, "not-json", "the body is nested too deeply") from error

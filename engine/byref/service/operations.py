@@ -21,6 +21,7 @@ from byref.aio import AsyncEngine, AsyncSession
 from byref.artifacts import store
 from byref.artifacts.variables import Variable, written
 from byref.calling.journal import UnderWay
+from byref.content.values import decoded
 from byref.conversation import listing, result
 from byref.errors import ConfigurationError
 from byref.service import events, records, transfers
@@ -29,7 +30,6 @@ from byref.service.problems import Problem, not_found
 from byref.service.records import Page, artifact, page, record
 from byref.service.remote import Remote
 from byref.session import HistoryEntry
-from byref_sandbox import jsontext
 
 MAX_PARSED_BYTES = 64 << 10
 """A larger JSON value is parsed on a thread, so that other requests need not wait for it."""
@@ -203,9 +203,9 @@ async def process(at: Place, given: records.Process) -> records.Result:
     """Process an output of a tool. The same output under the same `call_id` has the first answer."""
     raw = bytes(given.output)
     if len(raw) > MAX_PARSED_BYTES:
-        output = await asyncio.to_thread(jsontext.decode, raw)
+        output = await asyncio.to_thread(decoded, raw)
     else:
-        output = jsontext.decode(raw)
+        output = decoded(raw)
     done = await at.session.process(
         output, tool=given.tool, call_id=given.call_id, arguments=given.arguments, is_error=given.is_error
     )
