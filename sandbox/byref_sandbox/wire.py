@@ -51,6 +51,9 @@ ASK_SIGNAL: Final = signal.SIGUSR1
 """Has `faulthandler` in the run write the current line into the reply, even where compiled code never returns to Python."""
 LOAD_BYTES_PER_SECOND: Final = 10_000_000
 """The least that is expected of decoding. A run that decodes its payloads itself gets so much more time."""
+READ_BYTES_PER_SECOND: Final = 1_500_000
+"""The least that is expected of a text that is read as tables: it becomes records of many times its size. Of short cells, a slow
+machine reads 3 MB in a second."""
 _MAPPED_BYTES: Final = 1 << 20
 """From here on a payload is mapped rather than read."""
 _SEND_SECONDS: Final = 30
@@ -249,6 +252,8 @@ class Give(msgspec.Struct, frozen=True, tag="give"):
     """A payload's bytes, by index. Descriptor: a memfd that holds them."""
 
     payload: int
+    seconds: float
+    """The most that decoding it may take."""
 
 
 class Take(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ import msgspec
 from byref_sandbox import wire
 from byref_sandbox.functions import Callee
 from byref_sandbox.host.calling import Calling
-from byref_sandbox.values.data import Load
+from byref_sandbox.values.data import Load, reading_of
 
 START_SECONDS = 5.0
 """A zygote answers an order within this time unless it is known to be busy. One that does not is wedged."""
@@ -158,7 +158,7 @@ class _Exchange:
         self._channel = channel
         self._reply = reply
         self._loads = loads
-        self._keys = [payload.key for payload in request.payloads]
+        self._payloads = request.payloads
         self._lacking = {index for index, payload in enumerate(request.payloads) if payload.inline is None}
         """Payloads that the zygote may still ask for. Each is sent only once."""
         self._run_seconds = request.terms.wall_seconds + request.terms.wait_seconds + wire.KILL_GRACE_SECONDS
@@ -258,14 +258,18 @@ class _Exchange:
         payload = self._loads[index]()
         chunks = (payload,) if isinstance(payload, bytes | bytearray | memoryview) else payload
         if not isinstance(chunks, Iterable) or isinstance(chunks, str):
-            raise TypeError(f"the load of {self._keys[index]!r} returned {type(payload).__name__}; expected bytes")
+            raise TypeError(
+                f"the load of {self._payloads[index].key!r} returned {type(payload).__name__}; expected bytes"
+            )
         descriptor = wire.memory_file(chunks)
-        seconds = os.fstat(descriptor).st_size / wire.LOAD_BYTES_PER_SECOND
+        is_read = reading_of(self._payloads[index].content_type) is not None
+        rate = wire.READ_BYTES_PER_SECOND if is_read else wire.LOAD_BYTES_PER_SECOND
+        seconds = os.fstat(descriptor).st_size / rate
         # Decoding the data is not the code's time: the deadline moves with its size.
         self._run_seconds += seconds
         self._expect(seconds)
         try:
-            wire.send(self._channel, wire.Give(index), (descriptor,))
+            wire.send(self._channel, wire.Give(index, seconds), (descriptor,))
         except wire.Broken:
             self._answer.fault = "gone"
         finally:

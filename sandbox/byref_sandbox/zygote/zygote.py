@@ -77,6 +77,8 @@ class _Call:
     """Payloads the host still has to give, by index."""
     files: dict[int, int] = field(default_factory=dict)
     """Payloads for this run alone, as memfds by index: the root hands them on unread."""
+    decode_seconds: float = 0.0
+    """How long the run may take to decode them."""
     pid: int = 0
     cpu_before: float = 0.0
     """Processor time that its process had used as a standby, before the run."""
@@ -258,6 +260,7 @@ class Zygote:
         call.waiting.discard(give.payload)
         if self._store is None or call.request is None:
             call.files[give.payload] = descriptor
+            call.decode_seconds += give.seconds
         elif not self._load(call, self._store, call.request, give.payload, descriptor):
             return
         if not call.waiting:
@@ -301,7 +304,6 @@ class Zygote:
         """Begin the run, in the standby or in a fork of its own; its clock starts."""
         if self._store is not None and call.request is not None:
             self._build_frames(call, call.request, self._store)
-        size = sum(os.fstat(descriptor).st_size for descriptor in call.files.values())
         # Before the fork: if the zygote dies in between, the host thinks that the run began, and does not repeat it. The other way
         # round a run could happen twice.
         self._tell(call, wire.Started(self._store.held_bytes if self._store is not None else 0))
@@ -316,7 +318,7 @@ class Zygote:
             if call.pid == 0:
                 self._run(call, parent)
         # The run's own timer is due first, and what it has to decode by itself is added. This deadline is for a run that ignores it.
-        seconds = call.wall_seconds + wire.KILL_GRACE_SECONDS + size / wire.LOAD_BYTES_PER_SECOND
+        seconds = call.wall_seconds + wire.KILL_GRACE_SECONDS + call.decode_seconds
         call.deadline = time.monotonic() + seconds
         call.close_files()
 

@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 from process_table import alive, children, everyone, only, root_pid, until
 
-from byref_sandbox import Data, Limits, Sandbox, SandboxClosed, wire
+from byref_sandbox import Data, Limits, Sandbox, SandboxClosed, tabletext, wire
 from byref_sandbox.host import exchange
+from byref_sandbox.tabletext import reading
+from byref_sandbox.values.data import type_of_tables
 
 RECORDS = b'[{"a":1},{"a":2}]'
 ROWS = {"rows": Data("k", lambda: RECORDS)}
@@ -75,6 +77,20 @@ def test_who_is_killed_leaves_no_orphan(tmp_path: Path, victims: tuple[str, ...]
         finally:
             host.kill()
     assert until(lambda: not marked(marker))
+
+
+@pytest.mark.parametrize("name", ["s", pytest.param(None, marks=pytest.mark.slow)])
+def test_a_text_with_tables_has_the_time_that_reading_it_takes(
+    own: Sandbox, name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It becomes records of ten times its size, which takes longer than decoding JSON of as many bytes."""
+    text = b"a,b\n" + b"1,2\n" * 4_000_000
+    found = tabletext.recognise(text, "csv")
+    assert isinstance(found, tabletext.Recognised)
+    kind = type_of_tables(reading.to_text(reading.reading_of(found)))
+    monkeypatch.setattr(exchange, "START_SECONDS", 0.5)
+    outcome = own.run("len(rows)", {"rows": Data("k", lambda: text, kind)}, session=name, limits=Limits(wall_seconds=9))
+    assert outcome.value == 4_000_000, outcome.error
 
 
 @pytest.mark.parametrize("which", [pytest.param("root", marks=pytest.mark.slow), "session"])
