@@ -187,6 +187,7 @@ def test_old_clients_get_text_for_what_they_do_not_know() -> None:
         *[(text, {"result": text}) for text in ("1,2", "],[", "]]]]]]]],[[[[[[[[", "1]]]]]]]]")],
         ("9" * 5_000, {"result": "9" * 5_000}),
         ("", {"result": ""}),
+        ('{"constructor":{"name":"Ferrari"}}', {"result": {"constructor": {"name": "Ferrari"}}}),
     ],
 )
 def test_a_result_of_a_tool_that_shows_what_it_returns_has_structured_content(text: str, expected: Any) -> None:
@@ -199,3 +200,26 @@ def test_a_result_of_a_tool_that_shows_what_it_returns_has_structured_content(te
         other = {**raw, "structuredContent": value}
         assert structured(other, "2025-06-18") == {**raw, "structuredContent": {"result": value}}
     assert structured(raw, "2025-03-26") == raw
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            [
+                OK,
+                {"type": "resource", "resource": {"uri": "repo://a.md", "mimeType": "text/plain", "text": "The file."}},
+            ],
+            "ok\nThe file.",
+        ),
+        ([{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}], "[image, image/png: see the content]"),
+        ([{"type": "resource", "resource": {"uri": "a://b", "blob": "AA=="}}], "[resource, a://b: see the content]"),
+        ([{"type": "resource_link", "uri": "a://b", "name": "b"}], "[resource_link, a://b: see the content]"),
+        ([{"type": "hologram"}, 7, {"type": 5, "resource": []}], "[hologram: see the content]\n\n[: see the content]"),
+        ("words", "words"),
+    ],
+)
+def test_structured_content_that_was_added_lacks_nothing_of_the_content(content: Any, expected: str) -> None:
+    """Clients that read it in place of the content would lose a file or a picture without a word."""
+    raw = {"content": content}
+    assert structured(raw, "2025-06-18") == {**raw, "structuredContent": {"result": expected}}

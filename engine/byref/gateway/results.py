@@ -104,22 +104,40 @@ def process(
     return _replacement(raw, result, version, is_structured=is_structured), bool(result.artifacts)
 
 
+_OF_JAVASCRIPT: Final = frozenset({"constructor", "__proto__", "prototype"})
+"""Members that the TypeScript SDK takes for those of an object's class: a result with one is no record to it."""
+
+
 def structured(raw: Json, version: str) -> Json:
-    """Return a result with structured content: of a tool that shows what it returns, clients refuse one without it."""
+    """Return a result with structured content: of a tool that shows what it returns, clients refuse one without it.
+
+    Some clients read it in place of the content. So a file that is text is in it, and of an image it says where that is.
+    """
     value: object = raw.get("structuredContent")
     if isinstance(value, dict) or raw.get("isError") is True or not is_version_at_least(version, STRUCTURED_SINCE):
         return raw
     if value is None:
         blocks = raw.get("content")
-        texts = [block.get("text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
-        text = "\n".join(text for text in texts if isinstance(text, str))
+        text = "\n".join(map(_in_words, blocks if isinstance(blocks, list) else [blocks]))
         try:
             # As a client reads it: no NaN, no half surrogate pairs, and no deeper, where some levels are around it in the message.
             [[[[[[[[value]]]]]]]] = from_json(f"[[[[[[[[{text}]]]]]]]]", allow_inf_nan=False)
             json.dumps(value, allow_nan=False)  # 1e999 is read as infinite
         except ValueError:
             value = text
-    return {**raw, "structuredContent": value if isinstance(value, dict) else {"result": value}}
+    is_record = isinstance(value, dict) and _OF_JAVASCRIPT.isdisjoint(value)
+    return {**raw, "structuredContent": value if is_record else {"result": value}}
+
+
+def _in_words(block: object) -> str:
+    if not isinstance(block, dict):
+        return block if isinstance(block, str) else ""
+    inner = block.get("resource")
+    about = inner if isinstance(inner, dict) else block
+    if isinstance(text := about.get("text"), str):
+        return text
+    known = [block.get("type"), about.get("mimeType"), about.get("uri")]
+    return f"[{', '.join(one for one in known if isinstance(one, str))}: see the content]"
 
 
 def _beside(raw: Json) -> set[str]:
