@@ -181,7 +181,7 @@ def _last(kind: str) -> Any:
 
 
 IN_TURN = LedgerRow.step > _last("usage"), LedgerRow.step > _last("compaction")
-"""Conditions: the step is after the last recorded usage and compaction of the session `of_session`."""
+"""Conditions: the step is after the last usage, but that of side calls, and the last compaction of the session `of_session`."""
 _ENTRIES: Any = select(  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     *(column for column in LedgerRow.__table__.c if column.name not in ("id", "tenant", "session_id"))
 ).where(LedgerRow.session_id == bindparam("of_session"))
@@ -351,7 +351,8 @@ def given_before(
     """Return the step that recorded the same content under the same call id; a reply only within the current turn.
 
     Providers reuse call ids (`call_0` in every turn), and a later call with the same id may have another answer; a turn ends
-    with the next recorded usage or compaction. An output is identified by its content, so it is the same at any time.
+    with the next recorded usage, but that of side calls, or compaction. An output is identified by its content, so it is the same
+    at any time.
     """
     query = _REPLY_BEFORE if kind == "reply" else _OUTPUT_BEFORE
     about = {"of_session": session_row, "call": call_digest, "content": content_digest}
@@ -375,11 +376,11 @@ def record_usage(
     sets_context: bool,
     through: int | None,
     cost: Decimal | None,
-    in_turn: bool = False,
 ) -> int:
     """Record one request's usage and return its step; `Recorded` if that request was recorded before.
 
-    `in_turn` is for a request that code has made while the model waits for it: it does not end the model's turn.
+    A request that does not set the context is another's than the conversation's model's, as that of a title or of code. It does not
+    end the model's turn, in which a call may still be repeated.
     """
     # The lock comes first: only under it can two reports of one request at the same moment see each other. `Recorded` rolls
     # the step back.
@@ -409,7 +410,7 @@ def record_usage(
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
         cost_nanos=None if cost is None or cost > MAX_COST else int(cost * NANOS),
-        in_turn=in_turn,
+        in_turn=not sets_context,
         detail=detail,
     )
     return turn.step
