@@ -178,6 +178,50 @@ def test_negative_counts_are_refused(field):
         cost("gpt-4o", **{"input_tokens": 1, field: -1})
 
 
+@pytest.mark.parametrize(
+    ("own", "spellings", "others"),
+    [
+        (
+            "gpt-4o",
+            ["gpt-4o-2024-08-06", "openai/gpt-4o-2024-08-06", "azure:GPT-4o-2024-11-20", "gpt-4o"],
+            ["gpt-4o-mini", "gpt-4o-mini-2024-07-18", "my-gpt-4o", "gpt-4o-2024", "ft:gpt-4o-2024-08-06:org::id"],
+        ),
+        (
+            "claude-sonnet-4-5",
+            [
+                "claude-sonnet-4-5-20250929",
+                "vertex_ai/claude-sonnet-4-5@20250929",
+                "anthropic.claude-sonnet-4-5-20250929-v1:0",
+                "bedrock/us-gov.anthropic.claude-sonnet-4-5-20250929-v1:0",
+                "arn:aws:bedrock:us-east-1:1:inference-profile/eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            ],
+            ["claude-sonnet-4", "claude-sonnet-4-5-v2", "claude-sonnet-4-20250514"],
+        ),
+        ("anthropic.claude-haiku-4-5", ["us.anthropic.claude-haiku-4-5-20251001-v1:0"], ["claude-haiku-4-5"]),
+        ("nova-lite", ["amazon.nova-lite-v1:0", "us.amazon.nova-lite-v1:0"], ["nova"]),
+        ("gpt-4o-2024-08-06", ["azure/gpt-4o-2024-08-06"], ["gpt-4o", "gpt-4o-2024-11-20"]),
+    ],
+)
+def test_an_override_holds_with_and_without_prefix_and_date(own, spellings, others):
+    models = Models({own: ModelInfo(context_window=123)})
+    assert {name: models.context_window(name) for name in spellings} == dict.fromkeys(spellings, 123)
+    assert 123 not in {models.context_window(name) for name in others}
+
+
+def test_of_several_overrides_the_most_literal_counts():
+    windows = {"gpt-4o": 1, "gpt-4o-2024-08-06": 2, "azure/gpt-4o-2024-08-06": 3, "azure/gpt-4o": 4}
+    models = Models({name: ModelInfo(context_window=window) for name, window in windows.items()})
+    names = [*windows, "openai/gpt-4o-2024-08-06", "azure/gpt-4o-2024-11-20", "openai/gpt-4o-2024-11-20"]
+    assert [models.context_window(name) for name in names] == [1, 2, 3, 4, 2, 4, 1]
+
+
+def test_an_override_is_used_where_the_answer_names_a_date(tenant: str, sqlite_url: str):
+    with Engine(sqlite_url, models={"gpt-4o": ModelInfo(input_price=1)}) as engine:
+        session = engine.session("s", tenant=tenant, model="gpt-4o")
+        session.record_usage({"model": "gpt-4o-2024-08-06", "usage": {"prompt_tokens": 10**6, "completion_tokens": 0}})
+        assert session.usage().cost == 1
+
+
 def test_overrides_come_first_and_field_by_field():
     models = Models(
         {

@@ -25,6 +25,10 @@ __all__ = ["ModelInfo", "Models", "Price", "context_window", "cost", "input_cost
 _MILLION = Decimal(1_000_000)
 _MAX_NAME = 256
 _MAX_PREFIXES = 8
+_REGION_OR_VENDOR = re.compile("[a-z][a-z-]*[.]")
+"""Of Bedrock's names: us.anthropic.claude-…, amazon.nova-…"""
+_RELEASE = re.compile(r"(?:[-@]20\d\d-?[01]\d-?[0-3]\d(?:-v\d+(?::\d+)?)?|-v\d+:\d+)\Z")
+"""-2024-08-06, -20250929, @20250929, -20250929-v1:0, -v1:0"""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,9 @@ class Models:
     """
 
     def __init__(self, overrides: Mapping[str, ModelInfo] | None = None) -> None:
-        """`overrides` maps names, with or without their prefix, to the host's own data. Raises ConfigurationError for anything else."""
+        """`overrides` maps names, with or without prefix and date, to the host's own data. One without a date holds for all dates that
+        have none of their own. Raises ConfigurationError for anything else.
+        """
         if overrides is not None and not (
             isinstance(overrides, Mapping)
             and all(type(name) is str and isinstance(info, ModelInfo) for name, info in overrides.items())
@@ -166,7 +172,7 @@ class Models:
     def _override(self, model: str) -> ModelInfo | None:
         if not self._overrides or not _is_name(model):
             return None
-        return next((self._overrides[name] for _, name in _spellings(model) if name in self._overrides), None)
+        return next((self._overrides[name] for name in _own_names(model) if name in self._overrides), None)
 
 
 _DEFAULT = Models()
@@ -216,6 +222,19 @@ def _spellings(model: str) -> Iterator[tuple[str | None, str]]:
         yield prefix, name
         if cut.group() == "/":  # not after a colon, which may precede a size or a variant: llama3:8b
             yield None, name
+
+
+def _own_names(model: str) -> Iterator[str]:
+    """Yield the names under which a host may have data of its own for `model`: as it is, without prefix, without date."""
+    names = [name for _, name in _spellings(model)]
+    for name in tuple(names):
+        rest = name
+        while prefix := _REGION_OR_VENDOR.match(rest):
+            rest = rest[prefix.end() :]
+            names.append(rest)
+    yield from names
+    if not names[0].startswith("ft:"):  # a fine-tune's price is not its base's
+        yield from (_RELEASE.sub("", name) for name in names)
 
 
 class _Known(NamedTuple):
