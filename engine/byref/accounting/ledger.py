@@ -262,6 +262,11 @@ _EXPIRED = (
 )
 _EXPIRED_SHORT = _EXPIRED.where(text(EXPIRED_CALL))
 _OF_STEP = _ENTRIES.where(LedgerRow.step == bindparam("number"))
+_FORGET = (
+    update(LedgerRow)
+    .where(LedgerRow.session_id == bindparam("of_session"), LedgerRow.step == bindparam("number"))
+    .values(call_digest=None)
+)
 
 
 def digest(text: str) -> bytes:
@@ -351,13 +356,18 @@ def given_before(
     """Return the step that recorded the same content under the same call id; a reply only within the current turn.
 
     Providers reuse call ids (`call_0` in every turn), and a later call with the same id may have another answer; a turn ends
-    with the next recorded usage, but that of side calls, or compaction. An output is identified by its content, so it is the same
+    with the next recorded usage, but that of side calls, or compaction. An output is known by its content, so it is the same
     at any time.
     """
     query = _REPLY_BEFORE if kind == "reply" else _OUTPUT_BEFORE
     about = {"of_session": session_row, "call": call_digest, "content": content_digest}
     row = connection.execute(query, about).one_or_none()
     return None if row is None else _entry(row)
+
+
+def forget_call(connection: Connection, session_row: int, step: int) -> None:
+    """Let the same content under an output's call id be another output, under the session's lock."""
+    connection.execute(_FORGET, {"of_session": session_row, "number": step})
 
 
 def given(connection: Connection, session_row: int, content_digest: bytes) -> Given:
