@@ -111,6 +111,18 @@ def test_what_is_kept_for_an_hour_costs_more():
     assert cost("gpt-4o", input_tokens=10, cache_write_1h_tokens=10**9) == cost("gpt-4o", input_tokens=10)
 
 
+def test_audio_has_a_price_of_its_own():
+    def audio(input_tokens: int, audio: int, read: int = 0, audio_read: int = 0) -> Decimal | None:
+        more = {"input_audio_tokens": audio, "cache_read_tokens": read, "cache_read_audio_tokens": audio_read}
+        return cost("gemini-2.5-flash", input_tokens=input_tokens, **more)
+
+    assert audio(100_000, 90_000) == Decimal("0.093")
+    assert audio(100_000, 90_000, 40_000, 40_000) == Decimal("0.057")
+    assert audio(100_000, 90_000, 40_000) == audio(100_000, 90_000, 40_000, 30_000)  # it has to be in both
+    assert audio(100, 10**6, 10**6, 10**6) == audio(10**6, 10**6, 10**6, 10**6)
+    assert cost("gpt-4o", input_tokens=50_000, input_audio_tokens=9) == cost("gpt-4o", input_tokens=50_000)
+
+
 def test_what_is_not_known_is_no_zero():
     assert cost("gpt-4o", input_tokens=None) is None
     assert cost("gpt-4o", input_tokens=None, output_tokens=None) is None
@@ -171,7 +183,11 @@ def test_tiers_follow_the_size_of_the_request():
 
 
 @pytest.mark.parametrize(
-    "field", ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens"]
+    "field",
+    [
+        *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens"),
+        *("input_audio_tokens", "cache_read_audio_tokens"),
+    ],
 )
 def test_negative_counts_are_refused(field):
     with pytest.raises(ValueError, match="no negative number"):

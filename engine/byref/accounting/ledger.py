@@ -448,7 +448,8 @@ def _set_context(connection: Connection, session_row: int, turn: Turn, usage: Us
 
     The request contained the steps up to `through`; later ones stay pending.
     """
-    pending, sent = 0, usage.input_tokens or 0
+    of = usage.context or usage
+    pending, sent = 0, of.input_tokens or 0
     if through < turn.step:
         later = select(func.sum(LedgerRow.tokens)).where(
             LedgerRow.session_id == session_row,
@@ -459,13 +460,15 @@ def _set_context(connection: Connection, session_row: int, turn: Turn, usage: Us
     # `settled` is our count of what the request contained beyond the last known context; the provider's count of the same is about
     # `sent - base`. Their ratio is the calibration.
     settled = turn.pending - pending
-    learned = turn.learned(settled=settled, sent=sent)
+    learned = (
+        turn.learned(settled=settled, sent=sent) if of is usage else None
+    )  # else it grew by the provider's own tools, too
     reported, estimated = learned or (turn.reported, turn.estimated)
     _settle(
         connection,
         session_row,
         context_base=usage.context_tokens,
-        base_output_tokens=usage.output_tokens,
+        base_output_tokens=of.output_tokens,
         pending_after=through,
         pending_tokens=pending,
         calibration_reported=reported,

@@ -125,17 +125,22 @@ class Models:
         cache_read_tokens: int | None = 0,
         cache_write_tokens: int | None = 0,
         cache_write_1h_tokens: int | None = 0,
+        input_audio_tokens: int | None = 0,
+        cache_read_audio_tokens: int | None = 0,
     ) -> Decimal | None:
         """Return the cost of one request in US dollars, or None if a price or number that it needs is unknown.
 
-        `input_tokens` includes cached tokens, `cache_write_tokens` those cached for an hour. An unknown number of cached
-        tokens counts as 0; an unknown output as 0 only if the model has no price for output (embeddings). The tier is that
-        of the request's size; an override has neither tiers nor a price for an hour.
+        `input_tokens` includes cached tokens and audio, `cache_write_tokens` those cached for an hour. An unknown number of
+        cached tokens or of audio counts as 0; an unknown output as 0 only if the model has no price for output (embeddings). The
+        tier is that of the request's size; an override has neither tiers nor a price for an hour or for audio.
 
         Raises:
             ValueError: a number of tokens is negative.
         """
-        given = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens)
+        given = (
+            *(input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens),
+            *(input_audio_tokens, cache_read_audio_tokens),
+        )
         counts = _Counts(*(number or 0 for number in given))
         if min(counts) < 0:
             raise ValueError(f"token counts {given!r}: expected no negative number")
@@ -310,6 +315,8 @@ class _Counts(NamedTuple):
     cache_read: int
     cache_write: int
     cache_write_1h: int
+    audio: int
+    cache_read_audio: int
 
 
 def _known_cost(known: _Known, counts: _Counts) -> Decimal | None:
@@ -317,8 +324,17 @@ def _known_cost(known: _Known, counts: _Counts) -> Decimal | None:
         return None
     from genai_prices import Usage
 
+    whole = max(counts.input, counts.cache_read + counts.cache_write)
+    audio: dict[str, int] = {}
+    if counts.audio:
+        # What is audio, what is cached, and what is both have to fit into each other, or genai-prices refuses all of it.
+        heard = min(counts.audio, whole - counts.cache_write)
+        least, most = max(0, heard + counts.cache_read + counts.cache_write - whole), min(heard, counts.cache_read)
+        cached = min(max(counts.cache_read_audio, least), most)
+        audio = {"input_audio_tokens": heard, "cache_audio_read_tokens": cached, "cache_audio_write_tokens": 0}
     usage = Usage(
-        input_tokens=max(counts.input, counts.cache_read + counts.cache_write),
+        **audio,
+        input_tokens=whole,
         output_tokens=counts.output,
         cache_read_tokens=counts.cache_read,
         cache_write_tokens=counts.cache_write,
