@@ -91,22 +91,30 @@ def normalise(usage: object) -> Usage:
     return _normal(found.fields, found.model)
 
 
+_RUNS: Final = ("lc_", "run-")
+"""Beginnings of the ids that LangChain makes itself: of the chunks of one request some have such a one, some the provider's."""
+
+
 def _stream(events: Iterable[object]) -> Usage:
     fields: dict[str, Any] = {}
-    model = response_id = None
+    model: str | None = None
+    ids: dict[bool, str] = {}
     seen = 0
     for event in islice(events, MAX_EVENTS + 1):
         seen += 1
         found = find(event)
         if found is None:
             continue
-        if response_id and found.response_id and found.response_id != response_id:
-            raise ConfigurationError(
-                f"usage: a stream with events of {response_id!r:.100} and of {found.response_id!r:.100}; expected those "
-                "of one request: record each request by itself"
-            )
+        if found.response_id:
+            is_own = found.is_part and found.response_id.startswith(_RUNS)
+            before = ids.setdefault(is_own, found.response_id)
+            if before != found.response_id:
+                raise ConfigurationError(
+                    f"usage: a stream with events of {before!r:.100} and of {found.response_id!r:.100}; expected those "
+                    "of one request: record each request by itself"
+                )
         fields = _added(fields, found.fields) if found.is_part else _updated(fields, found.fields)
-        model, response_id = found.model or model, found.response_id or response_id
+        model = found.model or model
     if seen > MAX_EVENTS:
         raise ConfigurationError(f"usage: a stream of more than {MAX_EVENTS:,} events; expected those of one request")
     if not fields:
