@@ -62,6 +62,7 @@ def replayed(scope: Scope, entry: ledger.Entry, tool: str) -> Result:
         is_error=entry.is_error,
         instructions=entry.detail.get("instructions"),
         tool=tool,
+        replayed=True,
     )
 
 
