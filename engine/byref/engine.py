@@ -479,12 +479,20 @@ class Engine:
     def _delete_objects(self, done: str, tenant: str | None = None) -> int:
         """Delete the objects of deleted blobs and return their number. If that fails, the error says what is `done` already.
 
-        With `tenant`, the unfinished objects that its killed writes left are deleted, too.
+        With `tenant`, the unfinished objects that its killed writes left are deleted, too. Objects in stores that this engine does
+        not have are left, and a warning names one of them.
         """
         try:
             gone = discards.empty(self._database.write, self._objects)
             if tenant is not None:
                 discards.delete_drafts(self._objects, tenant=tenant)
+            if (other := discards.left_in(self._database.ask, self._objects)) is not None:
+                logger.warning(
+                    "%s, but objects of deleted data are still in the store %r, which this engine does not have; an engine with "
+                    "it deletes them: Engine(…, blobs=…).sweep(), or `byref --blobs … sweep`",
+                    done,
+                    other,
+                )
             return gone
         except StorageFailure as error:
             name = self._objects.name if self._objects else ""
