@@ -98,6 +98,11 @@ def test_errors_are_one_tree_for_the_host_and_one_for_the_model() -> None:
     [
         ({"blobs": "s3://x"}, "expected a store, as FileStore"),
         ({"policy": {}}, "expected a byref.Policy"),
+        ({"counter": 5}, "counter=5: expected a byref.TokenCounter"),
+        ({"counter": 0}, "counter=0: expected a byref.TokenCounter"),
+        ({"counter": byref.CharCounter}, "CharCounter'>: expected a byref.TokenCounter"),
+        ({"telemetry": True}, "telemetry=True: expected a byref.Telemetry"),
+        ({"telemetry": False}, "telemetry=False: expected a byref.Telemetry"),
         ({"interpreter": Sandbox}, "not the class 'Sandbox'"),
         ({"interpreter": "tcp://scheduler:8786"}, "another byref.Interpreter, not a value of type 'str'"),
         ({"modules": ["os"]}, "the module 'os' cannot be allowed: it comes with Python"),

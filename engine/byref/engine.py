@@ -100,13 +100,17 @@ class Engine:
             check_interpreter(interpreter)
         if policy is not None and not isinstance(policy, Policy):
             raise ConfigurationError(f"policy={policy!r}: expected a byref.Policy")
+        if counter is not None and (isinstance(counter, type) or not callable(getattr(counter, "count", None))):
+            raise ConfigurationError(f"counter={counter!r:.200}: expected a byref.TokenCounter, as byref.CharCounter()")
+        if telemetry is not None and not isinstance(telemetry, Telemetry):
+            raise ConfigurationError(f"telemetry={telemetry!r:.200}: expected a byref.Telemetry")
         allowed = _checked_modules(modules, interpreter)
         self._database = Database(url, schema=schema, durability=durability)
         self._database.prepare(create)
         self._policy = policy or Policy()
-        self._counter = counter or SampledCounter()
+        self._counter = SampledCounter() if counter is None else counter
         self._models = models if isinstance(models, Models) else Models(models)
-        self._telemetry = telemetry or Telemetry()
+        self._telemetry = Telemetry() if telemetry is None else telemetry
         self._objects = None if blobs is None else Guarded(blobs)
         self._warned: set[str] = set()
         """Requested tools that are not installed and about which a warning was logged, so that each is logged once."""
@@ -475,12 +479,20 @@ class Engine:
     def _delete_objects(self, done: str, tenant: str | None = None) -> int:
         """Delete the objects of deleted blobs and return their number. If that fails, the error says what is `done` already.
 
-        With `tenant`, the unfinished objects that its killed writes left are deleted, too.
+        With `tenant`, the unfinished objects that its killed writes left are deleted, too. Objects in stores that this engine does
+        not have are left, and a warning names one of them.
         """
         try:
             gone = discards.empty(self._database.write, self._objects)
             if tenant is not None:
                 discards.delete_drafts(self._objects, tenant=tenant)
+            if (other := discards.left_in(self._database.ask, self._objects)) is not None:
+                logger.warning(
+                    "%s, but objects of deleted data are still in the store %r, which this engine does not have; an engine with "
+                    "it deletes them: Engine(…, blobs=…).sweep(), or `byref --blobs … sweep`",
+                    done,
+                    other,
+                )
             return gone
         except StorageFailure as error:
             name = self._objects.name if self._objects else ""

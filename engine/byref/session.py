@@ -114,8 +114,8 @@ class Session:
     ) -> Result:
         """Process the output of a tool and return the result that the model reads.
 
-        `output` is any Python object; nothing in it makes this raise. The same content under the same `call_id` is the same
-        output: its result is the first one, byte for byte. `arguments` are stored as the model wrote them. An open file, or an
+        `output` is any Python object; nothing in it makes this raise. The same content of the same tool under
+        the same `call_id` is the same output: its result is the first one, byte for byte. `arguments` are stored as the model wrote them. An open file, or an
         iterator of text or bytes, is read to its end and then judged; an exception of it passes on, and nothing is stored.
 
         Raises:
@@ -143,8 +143,8 @@ class Session:
     def call(self, name: str, arguments: Mapping[str, Any] | str | None, *, call_id: str | None = None) -> ToolReply:
         """Answer a call of one of the session's tools. A mistake of the model gives an error reply, not an exception.
 
-        The same call under the same `call_id` gets the first reply and does not run again, until usage or a compaction is
-        recorded. That ends the turn, and providers reuse call ids in later turns.
+        The same call under the same `call_id` gets the first reply and does not run again, until a compaction or usage is
+        recorded, but that of a side call. That ends the turn, and providers reuse call ids in later turns.
         """
         call_id = _call_id(call_id)
         return tracing.call(
@@ -251,7 +251,7 @@ class Session:
 
         `usage` is anything that `byref.usage.normalise` accepts: a response, its usage, or the events of its stream. With
         `context`, it sets the session's context to input + output, which then includes the pending outputs up to step `through`
-        (None: all so far). Side calls (titles, guards) pass `context=False`.
+        (None: all so far), and ends the turn. Side calls (titles, guards) pass `context=False`.
 
         Raises:
             ConfigurationError: the object has no token counts that byref knows.

@@ -111,6 +111,18 @@ def test_what_is_kept_for_an_hour_costs_more():
     assert cost("gpt-4o", input_tokens=10, cache_write_1h_tokens=10**9) == cost("gpt-4o", input_tokens=10)
 
 
+def test_audio_has_a_price_of_its_own():
+    def audio(input_tokens: int, audio: int, read: int = 0, audio_read: int = 0) -> Decimal | None:
+        more = {"input_audio_tokens": audio, "cache_read_tokens": read, "cache_read_audio_tokens": audio_read}
+        return cost("gemini-2.5-flash", input_tokens=input_tokens, **more)
+
+    assert audio(100_000, 90_000) == Decimal("0.093")
+    assert audio(100_000, 90_000, 40_000, 40_000) == Decimal("0.057")
+    assert audio(100_000, 90_000, 40_000) == audio(100_000, 90_000, 40_000, 30_000)  # it has to be in both
+    assert audio(100, 10**6, 10**6, 10**6) == audio(10**6, 10**6, 10**6, 10**6)
+    assert cost("gpt-4o", input_tokens=50_000, input_audio_tokens=9) == cost("gpt-4o", input_tokens=50_000)
+
+
 def test_what_is_not_known_is_no_zero():
     assert cost("gpt-4o", input_tokens=None) is None
     assert cost("gpt-4o", input_tokens=None, output_tokens=None) is None
@@ -171,11 +183,59 @@ def test_tiers_follow_the_size_of_the_request():
 
 
 @pytest.mark.parametrize(
-    "field", ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens"]
+    "field",
+    [
+        *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens"),
+        *("input_audio_tokens", "cache_read_audio_tokens"),
+    ],
 )
 def test_negative_counts_are_refused(field):
     with pytest.raises(ValueError, match="no negative number"):
         cost("gpt-4o", **{"input_tokens": 1, field: -1})
+
+
+@pytest.mark.parametrize(
+    ("own", "spellings", "others"),
+    [
+        (
+            "gpt-4o",
+            ["gpt-4o-2024-08-06", "openai/gpt-4o-2024-08-06", "azure:GPT-4o-2024-11-20", "gpt-4o"],
+            ["gpt-4o-mini", "gpt-4o-mini-2024-07-18", "my-gpt-4o", "gpt-4o-2024", "ft:gpt-4o-2024-08-06:org::id"],
+        ),
+        (
+            "claude-sonnet-4-5",
+            [
+                "claude-sonnet-4-5-20250929",
+                "vertex_ai/claude-sonnet-4-5@20250929",
+                "anthropic.claude-sonnet-4-5-20250929-v1:0",
+                "bedrock/us-gov.anthropic.claude-sonnet-4-5-20250929-v1:0",
+                "arn:aws:bedrock:us-east-1:1:inference-profile/eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            ],
+            ["claude-sonnet-4", "claude-sonnet-4-5-v2", "claude-sonnet-4-20250514"],
+        ),
+        ("anthropic.claude-haiku-4-5", ["us.anthropic.claude-haiku-4-5-20251001-v1:0"], ["claude-haiku-4-5"]),
+        ("nova-lite", ["amazon.nova-lite-v1:0", "us.amazon.nova-lite-v1:0"], ["nova"]),
+        ("gpt-4o-2024-08-06", ["azure/gpt-4o-2024-08-06"], ["gpt-4o", "gpt-4o-2024-11-20"]),
+    ],
+)
+def test_an_override_holds_with_and_without_prefix_and_date(own, spellings, others):
+    models = Models({own: ModelInfo(context_window=123)})
+    assert {name: models.context_window(name) for name in spellings} == dict.fromkeys(spellings, 123)
+    assert 123 not in {models.context_window(name) for name in others}
+
+
+def test_of_several_overrides_the_most_literal_counts():
+    windows = {"gpt-4o": 1, "gpt-4o-2024-08-06": 2, "azure/gpt-4o-2024-08-06": 3, "azure/gpt-4o": 4}
+    models = Models({name: ModelInfo(context_window=window) for name, window in windows.items()})
+    names = [*windows, "openai/gpt-4o-2024-08-06", "azure/gpt-4o-2024-11-20", "openai/gpt-4o-2024-11-20"]
+    assert [models.context_window(name) for name in names] == [1, 2, 3, 4, 2, 4, 1]
+
+
+def test_an_override_is_used_where_the_answer_names_a_date(tenant: str, sqlite_url: str):
+    with Engine(sqlite_url, models={"gpt-4o": ModelInfo(input_price=1)}) as engine:
+        session = engine.session("s", tenant=tenant, model="gpt-4o")
+        session.record_usage({"model": "gpt-4o-2024-08-06", "usage": {"prompt_tokens": 10**6, "completion_tokens": 0}})
+        assert session.usage().cost == 1
 
 
 def test_overrides_come_first_and_field_by_field():

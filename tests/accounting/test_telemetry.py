@@ -104,6 +104,31 @@ def test_an_output_is_a_span_with_its_route_and_its_numbers(collected: Collected
     assert found == kind and point.count == 1 and 0 < point.sum < 60
 
 
+def test_an_output_given_again_is_counted_once(collected: Collected) -> None:
+    with Engine("sqlite:///:memory:", telemetry=collected.telemetry()) as engine:
+        session = engine.session("chat-1")
+        for output in ({"rows": ROWS}, "short"):
+            results = [session.process(output, tool="t", call_id="c") for _ in range(3)]
+            assert [result.replayed for result in results] == [False, True, True]
+        total = session.usage()
+    for metric, number in (
+        ("byref.output.tokens", total.tokens),
+        ("byref.output.original_tokens", total.original_tokens),
+    ):
+        assert sum(point.value for _, point in collected.points(metric)) == number
+    assert sum(point.count for _, point in collected.points("byref.process.duration")) == 6
+
+
+def test_names_of_exceptions_that_code_makes_up_are_not_told(collected: Collected, sandbox: Sandbox) -> None:
+    with Engine("sqlite:///:memory:", telemetry=collected.telemetry(), interpreter=sandbox) as engine:
+        session = engine.session("chat-1")
+        for code in (f"class {SECRET[:6]}(Exception): pass\nraise sesame", "1 / 0", "__import__('os').fork()"):
+            session.run(code)
+    assert SECRET[:6] not in collected.everything()
+    errors = [(span.attributes or {})["error.type"] for span in collected.spans()]
+    assert errors == ["_OTHER", "ZeroDivisionError", "NotAllowed"]
+
+
 def test_a_run_is_a_span_within_its_call(collected: Collected, sandbox: Sandbox) -> None:
     with Engine("sqlite:///:memory:", telemetry=collected.telemetry(), interpreter=sandbox) as engine:
         session = engine.session("chat-1")

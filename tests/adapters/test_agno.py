@@ -203,6 +203,31 @@ def test_cached_tokens_that_a_model_counts_apart_are_part_of_the_context(engine:
         assert engine.session(name, tenant=tenant).context_tokens() == context
 
 
+def test_reasoning_that_a_model_counts_apart_is_part_of_the_output(engine: Engine, tenant: str) -> None:
+    gemini = gemini_metrics(prompt_token_count=20, candidates_token_count=198, thoughts_token_count=405)
+    assert (gemini["output_tokens"], gemini["reasoning_tokens"]) == (198, 405)
+    xai = {"input_tokens": 20, "output_tokens": 9, "reasoning_tokens": 94, "total_tokens": 123}
+    openai = {"input_tokens": 20, "output_tokens": 103, "reasoning_tokens": 94, "total_tokens": 123}
+    for kind, name, usage, made in (
+        (type("Gemini", (Scripted,), {}), "gemini", gemini, 603),
+        (Scripted, "xai", xai, 103),
+        (Scripted, "openai", openai, 103),
+        (Scripted, "no total", openai | {"total_tokens": 0}, 103),
+    ):
+        agent = agent_of(ByrefTools(engine, tenant=tenant), [], model=kind(turns=["Done."], usage=usage))
+        asyncio.run(run(agent, "run", name))
+        assert engine.session(name, tenant=tenant).usage().output_tokens == made
+
+
+def gemini_metrics(**counts: int) -> dict[str, int]:
+    """What Agno makes of Google's usage."""
+    from agno.models.google import Gemini
+    from google.genai.types import GenerateContentResponseUsageMetadata
+
+    metrics = Gemini(id="gemini-2.5-flash", api_key="none")._get_metrics(GenerateContentResponseUsageMetadata(**counts))
+    return {name: value for name, value in vars(metrics).items() if isinstance(value, int) and value}
+
+
 def test_other_hooks_go_on_inside_and_outside(engine: Engine, tenant: str) -> None:
     seen = []
 

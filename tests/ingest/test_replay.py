@@ -47,7 +47,7 @@ def test_the_same_again_replays_byte_for_byte(engine: Engine, session: Session, 
     session.process(page(), tool="t", call_id="other")
     session.record_usage(Usage(input_tokens=190_000))
     again = engine.session("chat", tenant=tenant, context_window=1_000)
-    same(first, again.process(OUTPUTS[name], tool="another name", call_id="call_0"))
+    same(first, again.process(OUTPUTS[name], tool="t", call_id="call_0"))
     assert after == first.tokens
     assert [entry.kind for entry in session.ledger()] == ["output", "output", "usage"]
 
@@ -64,6 +64,23 @@ def test_other_content_under_the_same_call_id_is_a_new_step(session: Session) ->
     results = [session.process(content, tool="t", call_id="call_0") for content in ("a", "b", page(), page(1_201), "a")]
     assert [result.step for result in results] == [1, 2, 3, 4, 1]
     assert results[4].content == "a"
+
+
+@pytest.mark.postgresql("a unique index with a condition finds the same call again")
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_another_tools_output_or_an_error_under_the_same_call_id_is_a_new_step(session: Session, name: str) -> None:
+    def given(tool: str, is_error: bool) -> Result:
+        return session.process(OUTPUTS[name], tool=tool, call_id="call_0", is_error=is_error)
+
+    for step, (tool, is_error) in enumerate([("search", False), ("pay", False), ("pay", True), ("search", False)], 1):
+        first = given(tool, is_error)
+        assert (first.step, first.tool, first.is_error) == (step, tool, is_error)
+        same(first, given(tool, is_error))
+        assert session.explain("call_0").step == step
+    assert [(entry.tool, entry.is_error) for entry in session.ledger()] == [
+        *(("search", False), ("pay", False)),
+        *(("pay", True), ("search", False)),
+    ]
 
 
 @pytest.mark.postgresql("a unique index with a condition finds the same call again")

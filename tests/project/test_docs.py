@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 from argparse import ArgumentParser, _SubParsersAction
@@ -13,6 +14,7 @@ import pytest
 
 import byref
 from byref.cli.parser import make_parser
+from byref.db.tables import Base
 from byref.policy import ToolPolicy
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -64,6 +66,11 @@ def test_each_setting_of_a_tool_is_on_a_page() -> None:
     pages = "".join((DOCS / f"{name}.md").read_text() for name in ("policy", "mappers", "references"))
     settings = {field.name for field in fields(ToolPolicy)} - {"knobs"}  # those of `Policy`, which have a table
     assert not {name for name in settings if f"{name}=" not in pages and f"`{name}`" not in pages}
+
+
+def test_each_table_of_the_database_is_on_its_page() -> None:
+    named = re.findall(r"^\| `(byref_\w+)` \|", (DOCS / "storage.md").read_text(), re.MULTILINE)
+    assert sorted(named) == sorted([*Base.metadata.tables, "byref_version"])
 
 
 def test_each_verb_of_the_command_and_each_option_is_on_its_page() -> None:

@@ -37,7 +37,7 @@ from byref import ArtifactMissing, Policy, QuotaExceeded
 from byref.db import integrity
 from byref.db.tables import ArtifactRow
 from byref.ingest.streams import COLLECTED
-from byref.stores import FileStore, object_key
+from byref.stores import FileStore, MemoryStore, object_key
 
 LATER = timedelta(hours=1)
 
@@ -84,6 +84,30 @@ def test_nothing_remains(placed: Placed, opened_on: Opened) -> None:
     assert len(placed.keys) == 3 and count(opened_on.url, "discards") == 0
     assert engine.delete_tenant("globex") == 1
     assert (placed.keys, left(opened_on.url)) == (set(), NOTHING)
+
+
+def test_an_engine_without_the_store_says_that_objects_are_left(
+    placed: Placed, opened: Opened, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for tenant in ("acme", "globex"):
+        opened(placed.store).session("s", tenant=tenant, tools=TOOLS).process(records(), tool="users")
+    caplog.set_level("WARNING", "byref")
+    opened(None).sweep()
+    assert caplog.messages == []
+    other = MemoryStore() if placed.kind != "memory" else FileStore(tmp_path / "other")
+    for delete in (
+        lambda: opened(None).delete_tenant("acme"),
+        lambda: opened(other).delete_session("s", tenant="globex"),
+        lambda: opened(None).sweep(),
+    ):
+        caplog.clear()
+        delete()
+        [message] = caplog.messages
+        assert f"are still in the store {placed.store.name!r}" in message and "Engine(…, blobs=…).sweep()" in message
+    assert len(placed.keys) == 2
+    caplog.clear()
+    assert opened(placed.store).sweep().objects == 2
+    assert (placed.keys, count(opened.url, "discards"), caplog.messages) == (set(), 0, [])
 
 
 def test_what_is_kept_survives_the_end(placed: Placed, opened: Opened) -> None:

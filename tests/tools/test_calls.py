@@ -21,13 +21,11 @@ def turns(engine: Engine, tenant: str) -> Session:
 def end_turn(session: Session, how: str) -> None:
     if how == "usage":
         session.record_usage(Usage(input_tokens=100, output_tokens=10))
-    elif how == "a side call's usage":
-        session.record_usage(Usage(input_tokens=10), context=False)
     else:
         session.on_compaction(50)
 
 
-@pytest.mark.parametrize("how", ["usage", "a side call's usage", "compaction"])
+@pytest.mark.parametrize("how", ["usage", "compaction"])
 def test_a_call_id_comes_back_with_every_turn(turns: Session, how: str) -> None:
     def value() -> tuple[int | None, str]:
         reply = turns.call("code_interpreter", {"code": "n"}, call_id="call_0")
@@ -41,6 +39,18 @@ def test_a_call_id_comes_back_with_every_turn(turns: Session, how: str) -> None:
         assert turns.call("list_artifacts", {}, call_id="call_2").step == (step or 0) + 1
         end_turn(turns, how)
     assert [entry.kind for entry in turns.ledger()].count("reply") == 9
+
+
+@pytest.mark.postgresql("a condition on a column of booleans finds the last step that ended a turn")
+def test_a_side_call_does_not_end_the_turn(turns: Session) -> None:
+    turns.record_usage(Usage(input_tokens=100, output_tokens=10))
+    code = {"code": "n = globals().get('n', 0) + 1\nn"}
+    first = turns.call("code_interpreter", code, call_id="call_0")
+    turns.record_usage(Usage(input_tokens=10), context=False)
+    assert turns.call("code_interpreter", code, call_id="call_0") == first
+    turns.record_usage(Usage(input_tokens=100, output_tokens=10))
+    turns.record_usage(Usage(input_tokens=10), context=False)
+    assert turns.call("code_interpreter", code, call_id="call_0").text.startswith("2\n")
 
 
 @pytest.mark.postgresql("a unique index with a condition finds the same call again")

@@ -11,7 +11,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from byref import ConfigurationError, Usage
+from byref import ConfigurationError, Engine, Usage
+from byref.models import cost
 from byref.usage import MAX_TOKENS, normalise
 from byref.usage.formats import MARKS
 
@@ -73,6 +74,12 @@ FORMS: dict[str, tuple[dict[str, Any], tuple[int | None, ...]]] = {
     "Gemini, all of it thought": ({"promptTokenCount": 9, "thoughtsTokenCount": 4, "totalTokenCount": 13}, (9, 4, None, None)),
     "Bedrock": (BEDROCK, (100, 20, 30, 10)),
     "Bedrock, no cache": ({"inputTokens": 60, "outputTokens": 20, "totalTokens": 80}, (60, 20, None, None)),
+    "Bedrock, kept for an hour": (BEDROCK | {"cacheDetails": [{"ttl": "1h", "inputTokens": 7}, {"ttl": "5m", "inputTokens": 3}]}, (100, 20, 30, 10)),
+    "Strands with OpenAI's models": ({"inputTokens": 100, "outputTokens": 20, "totalTokens": 120, "cacheReadInputTokens": 30}, (100, 20, 30, None)),
+    "Strands, more cached than sent": ({"inputTokens": 60, "outputTokens": 20, "totalTokens": 80, "cacheReadInputTokens": 90}, (150, 20, 90, None)),
+    "xAI": ({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 150, "completion_tokens_details": {"reasoning_tokens": 30}}, (100, 50, None, None)),
+    "a total that is too small": ({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 20}, (100, 20, None, None)),
+    "a total that is no number": ({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": "150"}, (100, 20, None, None)),
     "LangChain": (LANGCHAIN, (100, 20, 30, 10)),
     "LangChain, kept for an hour": ({"input_tokens": 100, "output_tokens": 20, "input_token_details": {"cache_read": 30, "cache_creation": 0, "ephemeral_5m_input_tokens": 6, "ephemeral_1h_input_tokens": 4}}, (100, 20, 30, 10)),
     "Chat without details": ({"prompt_tokens": 7, "completion_tokens": 3}, (7, 3, None, None)),
@@ -143,6 +150,79 @@ def test_an_hour_in_the_cache_is_told_apart() -> None:
     assert normalise(ANTHROPIC | {"cache_creation": nested}).cache_write_1h_tokens == 7
     assert normalise(FORMS["LangChain, kept for an hour"][0]).cache_write_1h_tokens == 4
     assert normalise(ANTHROPIC).cache_write_1h_tokens is None
+    assert normalise(FORMS["Bedrock, kept for an hour"][0]).cache_write_1h_tokens == 7
+
+
+@pytest.mark.parametrize("form", [dict, attributes, properties])
+def test_audio_is_told_apart(form: Any) -> None:
+    heard = [{"modality": "TEXT", "token_count": 30}, {"modality": "AUDIO", "token_count": 60}]
+    found = normalise(form(GEMINI | {"prompt_tokens_details": heard, "cache_tokens_details": heard[1:]}))
+    assert (found.input_audio_tokens, found.cache_read_audio_tokens) == (60, 60)
+    rest = [{"modality": "AUDIO", "tokenCount": 60}, {"modality": "AUDIO", "tokenCount": 5}, "AUDIO", None]
+    assert normalise(form(GEMINI_REST | {"promptTokensDetails": rest})).input_audio_tokens == 65
+    assert normalise(form(GEMINI)).input_audio_tokens is None
+
+
+def iteration(given: int, made: int, kind: str = "message", **more: Any) -> dict[str, Any]:
+    counts = {"input_tokens": given - 1, "output_tokens": made, "cache_read_input_tokens": 1}
+    return {"type": kind, "cache_creation_input_tokens": 0, **counts, **more}
+
+
+def rounds(*entries: dict[str, Any], **top: Any) -> dict[str, Any]:
+    """Usage as Anthropic gives it: the sum of the messages, and each of the iterations."""
+    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    counted = [one for one in entries if one["type"] in ("message", "fallback_message")]
+    return {name: sum(one[name] for one in counted) for name in names} | {"iterations": list(entries)} | top
+
+
+ITERATIONS: dict[str, tuple[dict[str, Any], tuple[int | None, ...], int | None]] = {
+    "one message": (rounds(iteration(100, 5)), (100, 5, 1, 0), 105),
+    "a loop of the provider's tools": (rounds(iteration(100, 5), iteration(200, 6), iteration(300, 7)), (600, 18, 3, 0), 307),
+    "a compaction before": (rounds(iteration(900, 9, "compaction"), iteration(200, 6)), (1100, 15, 2, 0), 206),
+    "a compaction at the end": (rounds(iteration(800, 6), iteration(900, 9, "compaction")), (1700, 15, 2, 0), 806),
+    "a compaction alone": (rounds(iteration(900, 9, "compaction")), (900, 9, 1, 0), None),
+    "an advisor": (rounds(iteration(100, 5), iteration(50, 9, "advisor_message", model="o"), iteration(200, 6)), (350, 20, 3, 0), 206),
+    "another model": (rounds(iteration(100, 5), iteration(100, 6, "fallback_message", model="o"), output_tokens=6), (200, 6, 2, 0), 106),
+    "some are missing": (rounds(iteration(100, 5), iteration(200, 6), input_tokens=5_000), (5_002, 11, 2, 0), None),
+    "none": (ANTHROPIC | {"iterations": []}, (100, 20, 30, 10), 120),
+    "null": (ANTHROPIC | {"iterations": None}, (100, 20, 30, 10), 120),
+    "junk": (ANTHROPIC | {"iterations": [5, "x", None]}, (100, 20, 30, 10), 120),
+    "nested": (rounds(iteration(100, 5, iterations=[iteration(1, 1)] * 3), iteration(200, 6)), (300, 11, 2, 0), 206),
+    "not Anthropic's": (OPENAI_CHAT | {"iterations": [iteration(100, 5)] * 3}, (100, 20, 30, None), 120),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [dict, attributes])
+@pytest.mark.parametrize("name", ITERATIONS)
+def test_of_several_rounds_the_last_is_the_context_and_all_are_counted(name: str, form: Any) -> None:
+    given, expected, context = ITERATIONS[name]
+    found = normalise(form({"usage": given}))
+    assert (numbers(found), found.context_tokens) == (expected, context)
+    assert normalise(found) == found
+    assert sum(one.input_tokens or 0 for one in found.rounds) in (0, expected[0])
+
+
+def test_each_round_costs_by_its_own_size_and_model(local: Engine, tenant: str) -> None:
+    session = local.session("s", tenant=tenant, model="claude-sonnet-4-5")
+    small, large = cost("claude-sonnet-4-5", input_tokens=90_000), cost("claude-sonnet-4-5", input_tokens=270_000)
+    assert small is not None and large is not None and 3 * small < large  # there is a tier
+    counted = {"input_tokens": 90_000, "output_tokens": 0}
+    one = {"type": "message", **counted}
+    session.record_usage({"input_tokens": 270_000, "output_tokens": 0, "iterations": [one] * 3})
+    assert (session.usage().cost, session.context_tokens()) == (3 * small, 90_000)
+    other = {"type": "advisor_message", "model": "claude-haiku-4-5", **counted}
+    session.record_usage({**counted, "iterations": [one, other]})
+    assert session.usage().cost == 4 * small + (cost("claude-haiku-4-5", input_tokens=90_000) or 0)
+    session.record_usage({**counted, "iterations": [one, other | {"model": "no-such-model"}]})
+    assert session.ledger()[-1].cost is None
+
+
+def test_what_the_providers_own_tools_add_teaches_nothing(local: Engine, tenant: str) -> None:
+    session = local.session("s", tenant=tenant)
+    session.record_usage({"input_tokens": 100, "output_tokens": 0})
+    session.process("x" * 8_000, tool="t")
+    session.record_usage(rounds(iteration(2_100, 5), iteration(5_000, 5)))
+    assert "learned" not in session.ledger()[-1].detail
 
 
 def test_a_sum_over_a_run_says_nothing_of_the_context() -> None:
@@ -244,6 +324,10 @@ NOTHING = (None, 5, "x", b"x", {}, {"tokens": 5}, object(), {"usage": {}}, {"usa
         (Usage(input_tokens=1, model=7), "usage: model=7"),  # type: ignore[arg-type]
         (Usage(input_tokens=1, raw=[1]), r"usage: raw=\[1\]"),  # type: ignore[arg-type]
         (Usage(input_tokens=1, cache_write_1h_tokens=-1), "usage: cache_write_1h_tokens=-1"),
+        (Usage(input_tokens=1, rounds=5), "usage: rounds=5"),  # type: ignore[arg-type]
+        (Usage(input_tokens=1, rounds=({},)), "usage: {}"),  # type: ignore[arg-type]
+        (Usage(input_tokens=1, rounds=(Usage(input_tokens=-1),)), "usage: input_tokens=-1"),
+        (Usage(input_tokens=1, context=Usage(context=Usage())), "expected a byref.Usage, of one round"),
     ],
 )
 def test_what_is_no_usage_is_refused(given: object, message: str) -> None:

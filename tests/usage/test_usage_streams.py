@@ -67,6 +67,10 @@ def test_events_of_several_requests_are_refused() -> None:
     responses = [{"id": f"resp_{n}", "usage": {"prompt_tokens": 9, "completion_tokens": 1}} for n in range(2)]
     with pytest.raises(ConfigurationError, match="'resp_0' and of 'resp_1'; expected those of one request"):
         normalise(responses)
+    counts = {"usage_metadata": {"input_tokens": 9, "output_tokens": 1, "total_tokens": 10}}
+    for one, other in (("lc_run--1", "lc_run--2"), ("run-1", "run-2-0"), ("msg_1", "msg_2")):
+        with pytest.raises(ConfigurationError, match=f"'{one}' and of '{other}'; expected those of one request"):
+            normalise([{"id": one, **counts}, {"content": "a tool's result"}, {"id": other, **counts}])
 
 
 @pytest.mark.parametrize("events", [[], (), [None, 5, "x", b"x", [], {}, object()], [{"usage": None}], iter([])])

@@ -181,7 +181,7 @@ def _last(kind: str) -> Any:
 
 
 IN_TURN = LedgerRow.step > _last("usage"), LedgerRow.step > _last("compaction")
-"""Conditions: the step is after the last recorded usage and compaction of the session `of_session`."""
+"""Conditions: the step is after the last usage, but that of side calls, and the last compaction of the session `of_session`."""
 _ENTRIES: Any = select(  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     *(column for column in LedgerRow.__table__.c if column.name not in ("id", "tenant", "session_id"))
 ).where(LedgerRow.session_id == bindparam("of_session"))
@@ -262,6 +262,11 @@ _EXPIRED = (
 )
 _EXPIRED_SHORT = _EXPIRED.where(text(EXPIRED_CALL))
 _OF_STEP = _ENTRIES.where(LedgerRow.step == bindparam("number"))
+_FORGET = (
+    update(LedgerRow)
+    .where(LedgerRow.session_id == bindparam("of_session"), LedgerRow.step == bindparam("number"))
+    .values(call_digest=None)
+)
 
 
 def digest(text: str) -> bytes:
@@ -351,12 +356,18 @@ def given_before(
     """Return the step that recorded the same content under the same call id; a reply only within the current turn.
 
     Providers reuse call ids (`call_0` in every turn), and a later call with the same id may have another answer; a turn ends
-    with the next recorded usage or compaction. An output is identified by its content, so it is the same at any time.
+    with the next recorded usage, but that of side calls, or compaction. An output is known by its content, so it is the same
+    at any time.
     """
     query = _REPLY_BEFORE if kind == "reply" else _OUTPUT_BEFORE
     about = {"of_session": session_row, "call": call_digest, "content": content_digest}
     row = connection.execute(query, about).one_or_none()
     return None if row is None else _entry(row)
+
+
+def forget_call(connection: Connection, session_row: int, step: int) -> None:
+    """Let the same content under an output's call id be another output, under the session's lock."""
+    connection.execute(_FORGET, {"of_session": session_row, "number": step})
 
 
 def given(connection: Connection, session_row: int, content_digest: bytes) -> Given:
@@ -375,11 +386,11 @@ def record_usage(
     sets_context: bool,
     through: int | None,
     cost: Decimal | None,
-    in_turn: bool = False,
 ) -> int:
     """Record one request's usage and return its step; `Recorded` if that request was recorded before.
 
-    `in_turn` is for a request that code has made while the model waits for it: it does not end the model's turn.
+    A request that does not set the context is another's than the conversation's model's, as that of a title or of code. It does not
+    end the model's turn, in which a call may still be repeated.
     """
     # The lock comes first: only under it can two reports of one request at the same moment see each other. `Recorded` rolls
     # the step back.
@@ -409,7 +420,7 @@ def record_usage(
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
         cost_nanos=None if cost is None or cost > MAX_COST else int(cost * NANOS),
-        in_turn=in_turn,
+        in_turn=not sets_context,
         detail=detail,
     )
     return turn.step
@@ -437,7 +448,8 @@ def _set_context(connection: Connection, session_row: int, turn: Turn, usage: Us
 
     The request contained the steps up to `through`; later ones stay pending.
     """
-    pending, sent = 0, usage.input_tokens or 0
+    of = usage.context or usage
+    pending, sent = 0, of.input_tokens or 0
     if through < turn.step:
         later = select(func.sum(LedgerRow.tokens)).where(
             LedgerRow.session_id == session_row,
@@ -448,13 +460,15 @@ def _set_context(connection: Connection, session_row: int, turn: Turn, usage: Us
     # `settled` is our count of what the request contained beyond the last known context; the provider's count of the same is about
     # `sent - base`. Their ratio is the calibration.
     settled = turn.pending - pending
-    learned = turn.learned(settled=settled, sent=sent)
+    learned = (
+        turn.learned(settled=settled, sent=sent) if of is usage else None
+    )  # else it grew by the provider's own tools, too
     reported, estimated = learned or (turn.reported, turn.estimated)
     _settle(
         connection,
         session_row,
         context_base=usage.context_tokens,
-        base_output_tokens=usage.output_tokens,
+        base_output_tokens=of.output_tokens,
         pending_after=through,
         pending_tokens=pending,
         calibration_reported=reported,

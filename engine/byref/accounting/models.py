@@ -25,6 +25,10 @@ __all__ = ["ModelInfo", "Models", "Price", "context_window", "cost", "input_cost
 _MILLION = Decimal(1_000_000)
 _MAX_NAME = 256
 _MAX_PREFIXES = 8
+_REGION_OR_VENDOR = re.compile("[a-z][a-z-]*[.]")
+"""Of Bedrock's names: us.anthropic.claude-…, amazon.nova-…"""
+_RELEASE = re.compile(r"(?:[-@]20\d\d-?[01]\d-?[0-3]\d(?:-v\d+(?::\d+)?)?|-v\d+:\d+)\Z")
+"""-2024-08-06, -20250929, @20250929, -20250929-v1:0, -v1:0"""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,9 @@ class Models:
     """
 
     def __init__(self, overrides: Mapping[str, ModelInfo] | None = None) -> None:
-        """`overrides` maps names, with or without their prefix, to the host's own data. Raises ConfigurationError for anything else."""
+        """`overrides` maps names, with or without prefix and date, to the host's own data. One without a date holds for all dates that
+        have none of their own. Raises ConfigurationError for anything else.
+        """
         if overrides is not None and not (
             isinstance(overrides, Mapping)
             and all(type(name) is str and isinstance(info, ModelInfo) for name, info in overrides.items())
@@ -119,17 +125,22 @@ class Models:
         cache_read_tokens: int | None = 0,
         cache_write_tokens: int | None = 0,
         cache_write_1h_tokens: int | None = 0,
+        input_audio_tokens: int | None = 0,
+        cache_read_audio_tokens: int | None = 0,
     ) -> Decimal | None:
         """Return the cost of one request in US dollars, or None if a price or number that it needs is unknown.
 
-        `input_tokens` includes cached tokens, `cache_write_tokens` those cached for an hour. An unknown number of cached
-        tokens counts as 0; an unknown output as 0 only if the model has no price for output (embeddings). The tier is that
-        of the request's size; an override has neither tiers nor a price for an hour.
+        `input_tokens` includes cached tokens and audio, `cache_write_tokens` those cached for an hour. An unknown number of
+        cached tokens or of audio counts as 0; an unknown output as 0 only if the model has no price for output (embeddings). The
+        tier is that of the request's size; an override has neither tiers nor a price for an hour or for audio.
 
         Raises:
             ValueError: a number of tokens is negative.
         """
-        given = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens)
+        given = (
+            *(input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens),
+            *(input_audio_tokens, cache_read_audio_tokens),
+        )
         counts = _Counts(*(number or 0 for number in given))
         if min(counts) < 0:
             raise ValueError(f"token counts {given!r}: expected no negative number")
@@ -166,7 +177,7 @@ class Models:
     def _override(self, model: str) -> ModelInfo | None:
         if not self._overrides or not _is_name(model):
             return None
-        return next((self._overrides[name] for _, name in _spellings(model) if name in self._overrides), None)
+        return next((self._overrides[name] for name in _own_names(model) if name in self._overrides), None)
 
 
 _DEFAULT = Models()
@@ -216,6 +227,19 @@ def _spellings(model: str) -> Iterator[tuple[str | None, str]]:
         yield prefix, name
         if cut.group() == "/":  # not after a colon, which may precede a size or a variant: llama3:8b
             yield None, name
+
+
+def _own_names(model: str) -> Iterator[str]:
+    """Yield the names under which a host may have data of its own for `model`: as it is, without prefix, without date."""
+    names = [name for _, name in _spellings(model)]
+    for name in tuple(names):
+        rest = name
+        while prefix := _REGION_OR_VENDOR.match(rest):
+            rest = rest[prefix.end() :]
+            names.append(rest)
+    yield from names
+    if not names[0].startswith("ft:"):  # a fine-tune's price is not its base's
+        yield from (_RELEASE.sub("", name) for name in names)
 
 
 class _Known(NamedTuple):
@@ -291,6 +315,8 @@ class _Counts(NamedTuple):
     cache_read: int
     cache_write: int
     cache_write_1h: int
+    audio: int
+    cache_read_audio: int
 
 
 def _known_cost(known: _Known, counts: _Counts) -> Decimal | None:
@@ -298,8 +324,17 @@ def _known_cost(known: _Known, counts: _Counts) -> Decimal | None:
         return None
     from genai_prices import Usage
 
+    whole = max(counts.input, counts.cache_read + counts.cache_write)
+    audio: dict[str, int] = {}
+    if counts.audio:
+        # What is audio, what is cached, and what is both have to fit into each other, or genai-prices refuses all of it.
+        heard = min(counts.audio, whole - counts.cache_write)
+        least, most = max(0, heard + counts.cache_read + counts.cache_write - whole), min(heard, counts.cache_read)
+        cached = min(max(counts.cache_read_audio, least), most)
+        audio = {"input_audio_tokens": heard, "cache_audio_read_tokens": cached, "cache_audio_write_tokens": 0}
     usage = Usage(
-        input_tokens=max(counts.input, counts.cache_read + counts.cache_write),
+        **audio,
+        input_tokens=whole,
         output_tokens=counts.output,
         cache_read_tokens=counts.cache_read,
         cache_write_tokens=counts.cache_write,

@@ -283,7 +283,7 @@ def _whose(scope: Scope) -> dict[str, Any] | None:
 def _is_of_an_earlier_turn(connection: Connection, session_row: int, program: Any) -> bool:
     """Whether a program was left in a turn that has ended: providers use call ids again in later turns.
 
-    A turn ends with recorded usage or a compaction. One that waits for an approval may do so for any number of turns.
+    A turn ends with usage that is no side call's, or a compaction. One that waits for an approval may do so for any number of turns.
     """
     if program.state == "waiting":
         return False

@@ -506,7 +506,6 @@ def record(connection: Connection, scope: Scope, function: ModelFunction, usages
             sets_context=False,
             through=None,
             cost=cost,
-            in_turn=True,
         )
 
 

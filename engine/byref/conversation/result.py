@@ -39,6 +39,8 @@ class Result:
     instructions: str | None = None
     """Text for a system message, if the tool may instruct the model: see `Policy.trusted_instructions`."""
     tool: str = field(default="", repr=False)
+    replayed: bool = field(default=False, repr=False, compare=False)
+    """Whether it is the result of the same output, which was given before under the same call id."""
 
     @property
     def tokens_saved(self) -> int:

@@ -218,15 +218,21 @@ class Scope:
         model = usage.model or model
         if model is None:
             return usage, None
-        cost = self.models.cost(
-            model,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            cache_write_1h_tokens=usage.cache_write_1h_tokens,
-        )
-        return replace(usage, model=model), cost
+        costs = [
+            self.models.cost(
+                one.model or model,
+                input_tokens=one.input_tokens,
+                output_tokens=one.output_tokens,
+                cache_read_tokens=one.cache_read_tokens,
+                cache_write_tokens=one.cache_write_tokens,
+                cache_write_1h_tokens=one.cache_write_1h_tokens,
+                input_audio_tokens=one.input_audio_tokens,
+                cache_read_audio_tokens=one.cache_read_audio_tokens,
+            )
+            for one in usage.rounds or (usage,)
+        ]
+        known = [cost for cost in costs if cost is not None]
+        return replace(usage, model=model), sum(known, Decimal(0)) if len(known) == len(costs) else None
 
     def standing(self) -> Standing:
         """Return the session's context, as it is before the next commit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -12,9 +13,19 @@ from byref.conversation.result import Result, ToolReply
 from byref.conversation.scope import Scope
 from byref.usage import Usage
 from byref_sandbox import Outcome
+from byref_sandbox.outcome import CRASH, FOREIGN_STATE, SUSPENDED
 
-_UNKNOWN_TOOL = "_OTHER"
-"""Stands in metrics for tools that do not exist: a model may write any name, and metrics need few different ones."""
+_OTHER = "_OTHER"
+"""Stands for names that a model may have written, of tools and of classes of exceptions: they may be content, and metrics need few
+different ones."""
+_EXCEPTIONS = {
+    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
+}
+_KINDS = _EXCEPTIONS.union(
+    ("TimeLimit", "CpuLimit", "MemoryLimit", "OutputLimit", "NotAllowed", "JqError", "SqlError", "Busy"),
+    (CRASH, SUSPENDED, FOREIGN_STATE),
+)
+"""The kinds of failures of a run that are named in spans."""
 
 
 def process(scope: Scope, tool: str, call_id: str | None, arguments: object, work: Callable[[], Result]) -> Result:
@@ -39,8 +50,9 @@ def process(scope: Scope, tool: str, call_id: str | None, arguments: object, wor
             span.fail("tool_error")
     kind = {names.TOOL: tool[: names.NAME_CHARS], names.ROUTE: result.route}
     telemetry.duration(names.PROCESS_DURATION, perf_counter() - began, kind)
-    telemetry.add(names.OUTPUT_ORIGINAL_TOKENS, result.original_tokens, kind)
-    telemetry.add(names.OUTPUT_TOKENS_READ, result.tokens, kind)
+    if not result.replayed:
+        telemetry.add(names.OUTPUT_ORIGINAL_TOKENS, result.original_tokens, kind)
+        telemetry.add(names.OUTPUT_TOKENS_READ, result.tokens, kind)
     return result
 
 
@@ -49,7 +61,7 @@ def call(
 ) -> ToolReply:
     """Answer a call of one of the session's tools, as a span and in the metric of their durations."""
     telemetry = scope.telemetry
-    known = name if isinstance(name, str) and name in scope.tools else _UNKNOWN_TOOL
+    known = name if isinstance(name, str) and name in scope.tools else _OTHER
     kind: dict[str, Any] = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: known, names.TOOL_TYPE: "function"}
     began = perf_counter()
     with telemetry.span(f"{names.EXECUTE_TOOL} {known}", _whose(scope) | kind | {names.CALL_ID: call_id}) as span:
@@ -72,7 +84,7 @@ def run(scope: Scope, language: str, code: str, work: Callable[[], Outcome]) -> 
         used = outcome.usage
         span.note({names.WALL_MS: used.wall_ms, names.CPU_MS: used.cpu_ms, names.PEAK_BYTES: used.peak_bytes})
         if outcome.error is not None:
-            span.fail(outcome.error.kind[: names.NAME_CHARS])
+            span.fail(outcome.error.kind if outcome.error.kind in _KINDS else _OTHER)
     return outcome
 
 

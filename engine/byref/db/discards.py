@@ -73,6 +73,13 @@ def try_to_empty(transact: Transact, objects: BlobStore | None) -> None:
         logger.warning("byref left objects without a blob to the next sweep", exc_info=True)
 
 
+def left_in(transact: Transact, objects: BlobStore | None) -> str | None:
+    """Return the name of another store than this one that has noted objects; None if there is none."""
+    others = select(DiscardRow.store).where(DiscardRow.store != ("" if objects is None else objects.name)).limit(1)
+    name: str | None = transact(lambda connection: connection.execute(others).scalar())
+    return name
+
+
 def delete_drafts(objects: BlobStore | None, grace: timedelta = NO_GRACE, *, tenant: str | None = None) -> None:
     """Remove drafts that killed writers have left in a store and that are older than `grace`; `tenant` limits it to one."""
     if isinstance(objects, KeepsDrafts):

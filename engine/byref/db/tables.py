@@ -476,7 +476,7 @@ class LedgerRow(Base):
     detail: Mapped[str] = mapped_column(EscapedText)
     """JSON: the numbers behind a decision, or the usage as the provider gave it."""
     in_turn: Mapped[bool] = mapped_column(server_default=false())
-    """True for usage of a model that code has asked: it does not end the turn in which the code runs."""
+    """True for usage of a side call, such as that of a model that code has asked: it does not end the turn."""
     created_at: Mapped[datetime]
 
 

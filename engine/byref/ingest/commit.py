@@ -163,7 +163,9 @@ class _Transaction:
         else:
             before = None
         if before is not None:
-            raise AnsweredBefore(before)
+            if prepared.is_of(before):
+                raise AnsweredBefore(before)
+            ledger.forget_call(connection, self._scope.row, before.step)
         if plan.needs_headroom and not has_headroom(prepared, sum(block.tokens for block in plan.rest(prepared)), turn):
             raise Replan("headroom")
         if plan.reason == "headroom" and has_headroom(prepared, prepared.tokens, turn):

@@ -180,6 +180,10 @@ class Prepared:
             tool=self.tool,
         )
 
+    def is_of(self, before: ledger.Entry) -> bool:
+        """Tell whether a step with the same call id and content is of this output: providers reuse call ids for other tools."""
+        return (before.tool, before.is_error) == (self.tool, self.is_error)
+
     def leave_tables(self, note: str) -> None:
         """Do without the tables of documents, for the reason in the note: the output is what it was before they were read."""
         for block in self.blocks:

@@ -25,14 +25,14 @@ from byref.policy.routes import Route
 def answered_before(prepared: Prepared, outlook: Outlook, stage: Stage) -> Result | None:
     """Return the earlier result of the same output under the same call id; None if there is none, or its data has expired.
 
-    After None the output is stored again, so that the model does not read a name of expired data. Damaged bytes are replaced
+    The same text of another tool, or as an error, is another output. After None the output is stored again, so that the model does not read a name of expired data. Damaged bytes are replaced
     by those that arrived now.
     """
     scope, same = prepared.scope, outlook.same
     if same is None or not may_be_replayed(prepared):
         return None
     entry = scope.read(lambda connection: ledger.entry(connection, scope.row, same))
-    if entry is None:
+    if entry is None or not prepared.is_of(entry):
         return None
     rows = artifact_rows(entry)
     if rows and len(scope.read(lambda c: store.by_row_ids(c, scope.source, scope.row, rows))) < len(set(rows)):
@@ -62,6 +62,7 @@ def replayed(scope: Scope, entry: ledger.Entry, tool: str) -> Result:
         is_error=entry.is_error,
         instructions=entry.detail.get("instructions"),
         tool=tool,
+        replayed=True,
     )
 
 

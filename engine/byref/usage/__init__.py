@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from byref.errors import ConfigurationError
-from byref.usage.formats import MAX_TOKENS, count, form_of, is_count, no_count, total
+from byref.usage.formats import ANTHROPIC, MAX_TOKENS, count, form_of, is_count, no_count, total
 from byref.usage.objects import find, is_name, plain, stream_of
 
 __all__ = ["MAX_EVENTS", "MAX_TOKENS", "Usage", "is_count", "normalise"]
@@ -35,6 +35,15 @@ class Usage:
     """The part of `cache_write_tokens` that is cached for an hour, which costs more."""
     requests: int = 1
     """Number of requests; more than one if a framework reports the sum over a run."""
+    input_audio_tokens: int | None = None
+    """The part of `input_tokens` that is audio, which may cost more."""
+    cache_read_audio_tokens: int | None = None
+    """The part of `cache_read_tokens` that is audio."""
+    rounds: tuple[Usage, ...] = ()
+    """What the provider did for this one request, one after the other, each with a price of its own: rounds of its own tools, a
+    compaction. Empty if it was one."""
+    context: Usage | None = None
+    """What the context is after this request, where that is not its input and output: the last of its rounds."""
 
     @property
     def context_tokens(self) -> int | None:
@@ -42,6 +51,8 @@ class Usage:
 
         Also None for a sum over several requests, which says nothing about the size of the context.
         """
+        if self.context is not None:
+            return self.context.context_tokens
         if self.input_tokens is None or self.requests != 1:
             return None
         return self.input_tokens + (self.output_tokens or 0)
@@ -56,7 +67,8 @@ def normalise(usage: object) -> Usage:
 
     Anthropic and Bedrock do not include cached tokens in the input, all others do. Both Anthropic and OpenAI's Responses
     call the input `input_tokens`: it is taken to include cached tokens if `input_tokens_details`, `input_token_details`,
-    `cache_read_tokens` or `cache_write_tokens` is present.
+    `cache_read_tokens` or `cache_write_tokens` is present. Where a total shows that reasoning is not in the output (xAI), or that
+    cached tokens are in the input (Strands with OpenAI's models), it counts. Anthropic's `iterations` become `rounds`.
 
     Raises:
         ConfigurationError: the value has no token counts, a count is not a valid number, or a stream carries no usage, is
@@ -79,22 +91,30 @@ def normalise(usage: object) -> Usage:
     return _normal(found.fields, found.model)
 
 
+_RUNS: Final = ("lc_", "run-")
+"""Beginnings of the ids that LangChain makes itself: of the chunks of one request some have such a one, some the provider's."""
+
+
 def _stream(events: Iterable[object]) -> Usage:
     fields: dict[str, Any] = {}
-    model = response_id = None
+    model: str | None = None
+    ids: dict[bool, str] = {}
     seen = 0
     for event in islice(events, MAX_EVENTS + 1):
         seen += 1
         found = find(event)
         if found is None:
             continue
-        if response_id and found.response_id and found.response_id != response_id:
-            raise ConfigurationError(
-                f"usage: a stream with events of {response_id!r:.100} and of {found.response_id!r:.100}; expected those "
-                "of one request: record each request by itself"
-            )
+        if found.response_id:
+            is_own = found.is_part and found.response_id.startswith(_RUNS)
+            before = ids.setdefault(is_own, found.response_id)
+            if before != found.response_id:
+                raise ConfigurationError(
+                    f"usage: a stream with events of {before!r:.100} and of {found.response_id!r:.100}; expected those "
+                    "of one request: record each request by itself"
+                )
         fields = _added(fields, found.fields) if found.is_part else _updated(fields, found.fields)
-        model, response_id = found.model or model, found.response_id or response_id
+        model = found.model or model
     if seen > MAX_EVENTS:
         raise ConfigurationError(f"usage: a stream of more than {MAX_EVENTS:,} events; expected those of one request")
     if not fields:
@@ -108,29 +128,84 @@ def _stream(events: Iterable[object]) -> Usage:
 
 def _normal(fields: dict[str, Any], model: str | None) -> Usage:
     form = form_of(fields)
-    fresh, read, write = (total(fields, part) for part in (form.input, form.cache_read, form.cache_write))
-    cached = (read or 0) + (write or 0) if form.cached_apart else 0
+    fresh, made, read, write = (
+        total(fields, part) for part in (form.input, form.output, form.cache_read, form.cache_write)
+    )
+    cached = (read or 0) + (write or 0)
+    whole = fields.get(form.total)
+    if is_count(whole) and fresh is not None and made is not None:
+        if not form.cached_apart:
+            made = max(made, whole - fresh)
+        elif whole == fresh + made and cached <= fresh:
+            cached = 0
     requests = count(fields, "requests")
     found = Usage(
-        input_tokens=None if fresh is None else fresh + cached,
-        output_tokens=total(fields, form.output),
+        input_tokens=None if fresh is None else fresh + (cached if form.cached_apart else 0),
+        output_tokens=made,
         cache_read_tokens=read,
         cache_write_tokens=write,
         model=model,
         raw=fields,
         cache_write_1h_tokens=total(fields, form.cache_write_1h),
         requests=1 if requests is None else requests,
+        input_audio_tokens=total(fields, form.audio),
+        cache_read_audio_tokens=total(fields, form.cache_read_audio),
+    )
+    _check(found)
+    entries = fields.get("iterations") if form is ANTHROPIC else None
+    return _in_rounds(found, [one for one in entries if isinstance(one, dict)]) if isinstance(entries, list) else found
+
+
+_MESSAGES: Final = ("message", "fallback_message")
+"""Iterations whose tokens Anthropic counts in the usage itself; a compaction's and an advisor's are beside it."""
+
+
+def _in_rounds(usage: Usage, entries: Sequence[dict[str, Any]]) -> Usage:
+    """Return Anthropic's usage with what its iterations say: what came beside it, what the context is, and the price of each."""
+    models = (one.get("model") for one in entries)
+    each = [
+        _normal(one | {"iterations": None}, model if is_name(model) else None)
+        for one, model in zip(entries, models, strict=True)
+    ]
+    messages = [one for one, entry in zip(each, entries, strict=True) if entry.get("type") in _MESSAGES]
+    beside = [one for one, entry in zip(each, entries, strict=True) if entry.get("type") not in _MESSAGES]
+    if len(each) < 2 and not beside:
+        return usage
+    is_all = all(_sum(messages, name) == _sum([usage], name) for name in _SUMMED)
+    sums: dict[str, Any] = {name: _sum((usage, *beside), name) for name in _SUMMED if getattr(usage, name) is not None}
+    found = replace(
+        usage,
+        **sums,
+        rounds=(*(messages if is_all else [replace(usage, raw={})]), *beside),
+        # Without some of the messages nobody knows which the last one was.
+        context=messages[-1] if messages and (is_all or entries[-1].get("type") == "fallback_message") else Usage(),
     )
     _check(found)
     return found
 
 
+_SUMMED: Final = (
+    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens"),
+    *("input_audio_tokens", "cache_read_audio_tokens"),
+)
+
+
+def _sum(usages: Iterable[Usage], name: str) -> int:
+    return sum(getattr(one, name) or 0 for one in usages)
+
+
 def _check(usage: Usage) -> None:
     """Check the fields of a usage: a caller may have set them, and sums may have grown too large."""
-    for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens"):
+    for name in _SUMMED:
         value = getattr(usage, name)
         if value is not None and not is_count(value):
             raise no_count(name, plain(value))
+    if not isinstance(usage.rounds, tuple):
+        raise ConfigurationError(f"usage: rounds={plain(usage.rounds)!r:.100}: expected a tuple of byref.Usage")
+    for one in (*usage.rounds, *(() if usage.context is None else (usage.context,))):
+        if not isinstance(one, Usage) or one.rounds or one.context is not None:
+            raise ConfigurationError(f"usage: {one!r:.100}: expected a byref.Usage, of one round")
+        _check(one)
     if not is_count(usage.requests):
         raise no_count("requests", plain(usage.requests))
     if not isinstance(usage.raw, Mapping):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from byref.errors import ConfigurationError, shown
 
@@ -12,13 +12,20 @@ MAX_TOKENS = 10**15
 
 
 class Form(NamedTuple):
-    """Paths of the fields that hold a provider's counts: `a + b` adds those that are known, `a | b` takes the first known."""
+    """Paths of the fields that hold a provider's counts: `a + b` adds those that are known, `a | b` takes the first known.
+
+    `a[b=c].d` is the sum of `d` over the objects in the list `a` whose `b` is `c`.
+    """
 
     input: str
     output: str
     cache_read: str
     cache_write: str = ""
     cache_write_1h: str = ""
+    total: str = ""
+    """What tells where a count leaves something out; read as it is, and nothing if it is no number."""
+    audio: str = ""
+    cache_read_audio: str = ""
     cached_apart: bool = False
     """Whether `input` excludes cached tokens, so that they have to be added."""
 
@@ -30,6 +37,7 @@ _CHAT = Form(
     "prompt_tokens_details.cached_tokens | prompt_cache_hit_tokens | cached_tokens | cache_read_input_tokens",
     "prompt_tokens_details.cache_write_tokens | prompt_tokens_details.cache_creation_tokens"
     " | cache_creation_input_tokens",
+    total="total_tokens",
 )
 _RESPONSES = Form(  # also the forms of LangChain, OpenAI's Realtime API, Pydantic AI and byref, with their field names
     "input_tokens",
@@ -41,7 +49,7 @@ _RESPONSES = Form(  # also the forms of LangChain, OpenAI's Realtime API, Pydant
     " + input_token_details.ephemeral_1h_input_tokens | cache_write_tokens",
     "input_token_details.ephemeral_1h_input_tokens | cache_write_1h_tokens",
 )
-_ANTHROPIC = Form(
+ANTHROPIC = Form(
     "input_tokens",
     "output_tokens",
     "cache_read_input_tokens",
@@ -49,20 +57,32 @@ _ANTHROPIC = Form(
     "cache_creation.ephemeral_1h_input_tokens",
     cached_apart=True,
 )
-_BEDROCK = Form("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens", cached_apart=True)
+_BEDROCK = Form(
+    "inputTokens",
+    "outputTokens",
+    "cacheReadInputTokens",
+    "cacheWriteInputTokens",
+    "cacheDetails[ttl=1h].inputTokens",
+    total="totalTokens",
+    cached_apart=True,
+)
 _GEMINI = Form(  # response_token_count belongs to the Live API
     "prompt_token_count + tool_use_prompt_token_count",
     "candidates_token_count + response_token_count + thoughts_token_count",
     "cached_content_token_count",
+    audio="prompt_tokens_details[modality=AUDIO].token_count",
+    cache_read_audio="cache_tokens_details[modality=AUDIO].token_count",
 )
 _GEMINI_REST = Form(
     "promptTokenCount + toolUsePromptTokenCount",
     "candidatesTokenCount + responseTokenCount + thoughtsTokenCount",
     "cachedContentTokenCount",
+    audio="promptTokensDetails[modality=AUDIO].tokenCount",
+    cache_read_audio="cacheTokensDetails[modality=AUDIO].tokenCount",
 )
 _INCLUSIVE_MARKS = ("input_tokens_details", "input_token_details", "cache_read_tokens", "cache_write_tokens")
 
-_FORMS = (_GEMINI, _GEMINI_REST, _CHAT, _BEDROCK, _RESPONSES, _ANTHROPIC)
+_FORMS = (_GEMINI, _GEMINI_REST, _CHAT, _BEDROCK, _RESPONSES, ANTHROPIC)
 
 
 def _names(*parts: str) -> frozenset[str]:
@@ -72,12 +92,12 @@ def _names(*parts: str) -> frozenset[str]:
 MARKS = frozenset().union(*(_names(form.input, form.output) for form in _FORMS))
 """Fields of which at least one makes an object a usage."""
 NAMES = tuple(
-    sorted({"requests"}.union(name for form in _FORMS for name in re.findall("[A-Za-z0-9_]+", " ".join(form[:5]))))
+    sorted({"requests", "iterations", "type"}.union(*(re.findall(r"\w+", " ".join(form[:-1])) for form in _FORMS)))
 )
 """The names of all fields that are read, nested ones included."""
 
 
-def is_count(value: object) -> bool:
+def is_count(value: object) -> TypeGuard[int]:
     """Tell whether a value is a number of tokens."""
     return type(value) is int and 0 <= value <= MAX_TOKENS
 
@@ -90,7 +110,7 @@ def form_of(fields: dict[str, Any]) -> Form:
     for form in (_GEMINI, _GEMINI_REST, _CHAT, _BEDROCK):
         if any(fields.get(name) is not None for name in _names(form.input, form.output)):
             return form
-    return _RESPONSES if any(fields.get(name) is not None for name in _INCLUSIVE_MARKS) else _ANTHROPIC
+    return _RESPONSES if any(fields.get(name) is not None for name in _INCLUSIVE_MARKS) else ANTHROPIC
 
 
 def total(fields: dict[str, Any], part: str) -> int | None:
@@ -105,6 +125,11 @@ def total(fields: dict[str, Any], part: str) -> int | None:
 def count(fields: dict[str, Any], path: str) -> int | None:
     """Return the number at the dotted `path`, or None if there is none; ConfigurationError if it is no number of tokens."""
     value: Any = fields
+    if "[" in path:
+        name, key, chosen, rest = re.split(r"\[|=|\]\.", path)
+        each = [one for one in fields.get(name) or () if isinstance(one, dict) and one.get(key) == chosen]
+        known = [number for one in each if (number := count(one, rest)) is not None]
+        return sum(known) if known else None
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     if value is None:

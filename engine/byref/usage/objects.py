@@ -75,7 +75,7 @@ def find(event: object) -> Found | None:
         for name, value in counts:
             if fields := _fields(value):
                 is_part = name == "usage_metadata" and ("input_tokens" in fields or "output_tokens" in fields)
-                return Found(fields, _model(get), None if is_part else _text(get, _ID), is_part)
+                return Found(fields, _model(get), _text(get, _ID), is_part)
         if counts:
             return None  # the object has a field for usage, and it is empty: do not look further inside
         view = next((value for name in _WRAPPERS if not _is_scalar(value := get(name))), None)

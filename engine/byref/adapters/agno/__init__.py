@@ -48,6 +48,8 @@ logger = logging.getLogger("byref")
 _SYSTEM = ("system", "developer")
 _COUNTS_CACHED_APART = frozenset({"Claude", "AwsBedrock"})
 """Agno's model classes (with their subclasses) whose count of input tokens leaves out cached tokens."""
+_COUNT_THOUGHTS_APART = frozenset({"Gemini"})
+"""Those whose count of output tokens, and whose total, leave out reasoning. Of others (xAI) the total shows it."""
 
 
 def session_name(session_id: str, user_id: str | None = None) -> str:
@@ -181,16 +183,20 @@ class ByrefTools(Toolkit):
         except StorageFailure:
             logger.warning("byref could not record the usage of a run", exc_info=True)
             return
-        is_apart = any(kind.__name__ in _COUNTS_CACHED_APART for kind in type(getattr(owner, "model", None)).__mro__)
+        kinds = {kind.__name__ for kind in type(getattr(owner, "model", None)).__mro__}
+        is_apart = not kinds.isdisjoint(_COUNTS_CACHED_APART)
         for message in run_output.messages or []:
             used = message.metrics
             sent, made = lenient.count(used.input_tokens), lenient.count(used.output_tokens)
             if message.role != "assistant" or message.from_history or not (sent or made):
                 continue
             read, written = lenient.count(used.cache_read_tokens), lenient.count(used.cache_write_tokens)
+            thought = lenient.count(used.reasoning_tokens)
+            if kinds.isdisjoint(_COUNT_THOUGHTS_APART):  # of cached tokens apart a total may have as many more
+                thought = 0 if is_apart else max(0, min(thought, lenient.count(used.total_tokens) - sent - made))
             usage = Usage(
                 input_tokens=sent + (read + written if is_apart else 0),
-                output_tokens=made,
+                output_tokens=made + thought,
                 cache_read_tokens=read,
                 cache_write_tokens=written,
                 model=lenient.text(run_output.model),

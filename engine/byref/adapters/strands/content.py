@@ -88,16 +88,8 @@ def content_of(read: Result | ToolReply) -> list[ToolResultContent]:
 
 
 def usage_of(usage: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a model's usage with cached tokens counted apart from the input; OpenAI and Gemini include them in it.
-
-    Strands' `totalTokens` shows which: it is input plus output only if the input includes the cached tokens.
-    """
-    given = {name: tokens for name, tokens in usage.items() if is_count(tokens)}
-    read, written = (given.get(name, 0) for name in ("cacheReadInputTokens", "cacheWriteInputTokens"))
-    is_within = given.get("totalTokens") == given["inputTokens"] + given.get("outputTokens", 0)
-    if not is_within or not 0 < read + written <= given["inputTokens"]:
-        return given
-    return given | {"inputTokens": given["inputTokens"] - read - written}
+    """Return the numbers of a model's usage."""
+    return {name: tokens for name, tokens in usage.items() if is_count(tokens)}
 
 
 _WRAPPED: Final = "result"
