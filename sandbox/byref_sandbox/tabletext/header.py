@@ -29,8 +29,11 @@ _NO_NAMES: Final = tuple(
     )
 )
 """How cells begin that name no column."""
-LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-"""A name has at least one of these."""
+
+
+def has_letter(cell: str) -> bool:
+    """Whether a cell has a letter of any script, as a name has."""
+    return any(map(str.isalpha, cell))
 
 
 def header_rows(rows: list[list[str]], width: int) -> int:
@@ -67,7 +70,7 @@ def header_rows(rows: list[list[str]], width: int) -> int:
         values = [row[column] for column in typed if column < len(row)]
         if not any(value.strip() for value in values) and count:
             break
-        if not any(set(value) & LETTERS and not NO_VALUE.fullmatch(value.strip()) for value in values):
+        if not any(has_letter(value) and not NO_VALUE.fullmatch(value.strip()) for value in values):
             break
         if count and sum(kind_of(value) == "text" for value in values) < max(2, len(typed)):
             break

@@ -461,7 +461,7 @@ def test_files_whose_lines_end_otherwise_are_one_table_together(last: str) -> No
 
 def test_what_is_written_where_there_is_no_value_is_no_name() -> None:
     rows = "".join(f"city {n},{n}.5\n" for n in range(9))
-    for word in ("n/a", "NULL", "None", "n.v.", "(none)"):
+    for word in ("n/a", "NULL", "None", "n.v.", "(none)", "н/д", "Нет данных", "なし", "无"):
         table = table_of(f"Oslo,{word}\n" + rows)
         assert (table.header, table.rows) == (None, 10)
     assert table_of("city,nulls\n" + rows).header == ("city", "nulls")
@@ -562,6 +562,9 @@ QUESTION = "How much did you like the conference that took place last year in Be
         ('"name","v"', '"{0}","n{0}",{0}', ["column_1", "name", "v"]),
         ("name,v", "{0},n{0},{0}", ["column_1", "name", "v"]),
         ("name,v", "n{0},{0},", ["name", "v", "column_3"]),
+        ("Город,Сумма", "{1},{0}", ["Город", "Сумма"]),
+        ("日付\t人口\t都市", "2026-05-01\t{0}\t{1}", ["日付", "人口", "都市"]),
+        ("المدينة;المبلغ", "{1};{0}", ["المدينة", "المبلغ"]),
     ],
 )
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -581,6 +584,7 @@ def test_names_are_told_from_records(header: str, row: str, names: list[str], ne
         [",Paris,FR", "x,Rome,IT", "y,Oslo,NO"] * 30,
         [f"{n},{CITIES[n % 3]},x" for n in range(90)],
         [",1,2", "a,2,3", "b,3,4"] * 30,
+        [f"{('東京', '大阪', '京都')[n % 3]},5人,{n}" for n in range(90)],
     ],
 )
 def test_records_are_no_names(rows: list[str]) -> None:
