@@ -129,9 +129,11 @@ def _has_numbers_for_names(rows: list[list[str]], width: int) -> bool:
     if not _is_series(rows[0]) or len(rows[0]) != width or len(rows) < 3:
         return False
     others = [column for column in range(width) if not rows[0][column].strip().isdecimal()]
-    if len(others) == width - 1:  # a single year may be a value, unless there are no such values
+    if len(others) == width - 1:  # a single year may be a value
         [year] = set(range(width)) - set(others)
-        if "integer" in map(kind_of, _below(rows, year)):
+        below = _below(rows, year)
+        are_years = 2 * sum(_YEAR.fullmatch(cell) is not None for cell in below) >= len(below)
+        if "integer" in map(kind_of, below) and (are_years or not any(_is_typed(rows, column) for column in others)):
             return False
     again = sum(map(_is_series, rows[1:]))
     return (
@@ -140,6 +142,13 @@ def _has_numbers_for_names(rows: list[list[str]], width: int) -> bool:
         and all(kind_of(rows[0][column]) in ("text", "empty") for column in others)
         and _is_unlike([[row[column] for column in others if column < len(row)] for row in rows], len(others))
     )
+
+
+def _is_typed(rows: list[list[str]], column: int) -> bool:
+    """Whether a word stands above values that are all of a type other than text."""
+    name = rows[0][column].strip()
+    kinds = set(map(kind_of, _below(rows, column)))
+    return has_letter(name) and not NO_VALUE.fullmatch(name) and type_of(kinds).name not in ("text", "empty")
 
 
 def _is_series(row: list[str]) -> bool:
