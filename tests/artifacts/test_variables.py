@@ -151,6 +151,8 @@ def test_one_part_per_top_level_container() -> None:
         ("a_b", ("a-b",), "array(1) of integer"),
     ]
     assert [part.wanted for part in parts("tool", [[1], {"a": []}], "array(2) of mixed")] == ["tool"]
+    odd = {"a": 1, "…": [1], "b": 2}
+    assert [part.shape for part in parts("tool", odd, shape(odd))] == ["object(3 keys)", "array(1) of integer"]
 
 
 PATHS: dict[Path, str] = {

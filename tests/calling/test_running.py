@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -172,6 +172,12 @@ class Order:
 
 
 @dataclass
+class Event:
+    id: int
+    kind: str = field(default="event", init=False)
+
+
+@dataclass
 class Report:
     total: Any
     orders: Any
@@ -195,6 +201,11 @@ RESULTS = {
     "a set": ({1}, "1 in x", "True"),
     "a part of a buffer": (memoryview(b"abcd")[::2], "x.decode()", "ac"),
     "dataclasses": ([Order(1, "EU"), Order(2, "US")], "[o['region'] for o in x]", '["EU","US"]'),
+    "a field that is no argument": (
+        [Event(1), {"a": datetime.date(2026, 1, 2)}],
+        "x[0]['kind'], x[1]['a'].year",
+        '["event",2026]',
+    ),
     "a dataclass of pandas": (
         [Report(pd.Series([1, 2]).sum(), pd.DataFrame({"a": [1, 2]}))],
         "int(x[0]['total']), list(x[0]['orders'].a)",

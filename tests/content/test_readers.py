@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import secrets
+import sqlite3
 from collections import OrderedDict, UserDict, namedtuple
 from collections.abc import Iterator
 from decimal import Decimal
@@ -19,10 +20,12 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import attrs
 import numpy as np
 import pandas as pd
 import pydantic
 import pytest
+import sqlalchemy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from material import Opener, page, prose, records
@@ -43,6 +46,66 @@ class Point:
 class Price:
     amount: Decimal
     tax: float
+
+
+@dataclasses.dataclass
+class Order:
+    id: int
+    kind: str = dataclasses.field(default="order", init=False)
+
+
+@dataclasses.dataclass
+class Basket:
+    orders: list[Order]
+
+
+@attrs.define
+class Revision:
+    id: int
+    _rev: int = 2
+
+
+@attrs.define(slots=False)
+class Client:
+    id: int
+
+    def __attrs_post_init__(self) -> None:
+        vars(self)["token"] = "hidden"
+
+
+class Moment(datetime.datetime):
+    pass
+
+
+class Day(datetime.date):
+    pass
+
+
+class Clock(datetime.time):
+    pass
+
+
+class Duration(datetime.timedelta):
+    pass
+
+
+class Money(Decimal):
+    pass
+
+
+class Raw(bytes):
+    pass
+
+
+def rows_of_sqlite() -> list[sqlite3.Row]:
+    connection = sqlite3.connect(":memory:")
+    connection.row_factory = sqlite3.Row
+    return connection.execute("SELECT 1 AS id, 'a' AS name, 2 AS id").fetchall()
+
+
+def rows_of_sqlalchemy() -> list[sqlalchemy.Row[Any]]:
+    with sqlalchemy.create_engine("sqlite://").connect() as connection:
+        return list(connection.execute(sqlalchemy.text("SELECT 1 AS id, 'a' AS name, 2 AS id")))
 
 
 class Page(pydantic.BaseModel):
@@ -114,6 +177,20 @@ SMALL: dict[str, tuple[object, str]] = {
     "mapping": (UserDict(a=1), '{"a":1}'),
     "dataclass": (Point(1, ["t"]), '{"x":1,"tags":["t"]}'),
     "dataclasses in a list": ([Point(1, [])], '[{"x":1,"tags":[]}]'),
+    "a field that is no argument": (Order(1), '{"id":1,"kind":"order"}'),
+    "such fields inside": (
+        {"a": [Basket([Order(1)])], "b": {1}},
+        '{"a":[{"orders":[{"id":1,"kind":"order"}]}],"b":[1]}',
+    ),
+    "private fields of attrs": ([Revision(1)], '[{"id":1,"_rev":2}]'),
+    "what is no field of attrs": ((Client(1), {1}), '[{"id":1},[1]]'),
+    "derived from the types of datetime": (
+        [Moment(2026, 1, 2, 3, 4, tzinfo=UTC), Day(2026, 1, 2), Clock(1, 2), Duration(1), {Day(2026, 1, 2): 1}],
+        '["2026-01-02T03:04:00Z","2026-01-02","01:02:00","P1D",{"2026-01-02":1}]',
+    ),
+    "derived from Decimal and bytes": ([Money("1.10"), {Money("1.10"): Raw(b"ab")}], '[1.10,{"1.10":"YWI="}]'),
+    "rows of sqlite3": (rows_of_sqlite(), '[{"id":1,"name":"a","id_2":2}]'),
+    "rows of SQLAlchemy": (rows_of_sqlalchemy(), '[{"id":1,"name":"a","id_2":2}]'),
     "enum": (Colour.RED, "r"),
     "text enum": (Loud.YES, "yes"),
     "integer enum": ([Level.HIGH], "[3]"),

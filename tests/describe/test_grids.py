@@ -90,6 +90,14 @@ def test_what_names_no_column_is_not_taken_for_a_name(form: str) -> None:
     assert not any(table.cells for table in tables(value, infer(value).node, grids=infer(value).grids))
 
 
+def test_a_header_names_the_rows_beside_it_and_no_others() -> None:
+    points = [[n / 7, f"p{n}", n / 9, "x"] for n in range(40)]
+    value = {"columns": NAMES, "rows": ROWS, "points": points, "debug": {"timings": points}}
+    named = [table.cells for table in tables(value, infer(value).node, grids=infer(value).grids)]
+    assert named == [tuple(NAMES)]
+    assert "points:[40 of [num,str,num,str]]" in shown(value)
+
+
 NO_GRIDS: dict[str, object] = {
     "rows of several lengths": {"columns": ["a", "b"], "rows": [[1, "x"], [2]] * 20},
     "coordinates": {"fields": ["x", "y"], "shape": {"coordinates": [[[0.5, 1.5], [2.5, 3.5]]] * 20}},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import sqlite3
 from typing import Any
 
@@ -72,6 +73,37 @@ def test_its_records_are_bound_and_the_document_is_kept(session: Session, kind: 
     assert result.envelope["read_as"].startswith(kind) and whole.id in result.envelope["read_as"]
     run = session.run(f"df(get_sales).groupby('city').amount.sum().to_dict()['Oslo'], len({whole.id})")
     assert run.value == [FRAME[FRAME.city == "Oslo"].amount.sum(), len(document)]
+
+
+def outline() -> str:
+    return "".join(f"- id: {row['id']}\n  city: {row['city']}\n" for row in RECORDS)
+
+
+TEXTS = {"HTML": (page, "text/html"), "XML": (elements, "application/xml"), "YAML": (outline, "application/yaml")}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_text_is_what_it_was_where_text_is_wanted(session: Session, kind: str) -> None:
+    wanted = {"type": "object", "properties": {"content": {"type": "string"}}}
+    make, content_type = TEXTS[kind]
+    records, document = session.process(make(), tool="get").artifacts
+    assert (records.content_type, document.content_type) == ("application/json", content_type)
+    assert session.resolve({"content": "$get"}, wanted)["content"] == make()
+    assert len(session.resolve({"content": "$get"})["content"]) == 1_500
+    assert f" 1| {make()[:50].splitlines()[0]}" in session.call("artifact_read", {"artifact_id": "get"}).text
+    assert "1499" in session.call("artifact_grep", {"artifact_id": "$get", "pattern": r"id(:|>)? ?1499|<td>1499"}).text
+    assert " 1| [" in session.call("artifact_read", {"artifact_id": records.id}).text
+
+
+def test_text_beside_records_is_not_theirs(session: Session) -> None:
+    wanted = {"type": "object", "properties": {"content": {"type": "string"}}}
+    blocks = [{"type": "text", "text": text} for text in (json.dumps(RECORDS), page(), outline())]
+    result = session.process(blocks, tool="get")
+    first = json.dumps(RECORDS)
+    texts = [
+        session.resolve({"content": f"${one.name}"}, wanted)["content"] for one in result.variables if not one.path
+    ]
+    assert first in texts and set(texts) <= {first, page(), outline()}
 
 
 def test_several_sheets_are_tables_by_name(session: Session) -> None:

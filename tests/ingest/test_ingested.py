@@ -595,3 +595,12 @@ def test_a_gigabyte_in_bounded_memory(tmp_path: Path, kind: str, megabytes: int)
         assert shape == "array(12600000) of object(5 keys)"
         assert schema["items"]["required"] == ["id", "name", "ok", "score", "tags"]
         assert schema["items"]["properties"]["score"] == {"type": "number"}
+
+
+def test_records_that_follow_too_much_text_are_an_error() -> None:
+    few = streams.read(iter(["x" * 9, {"id": 1}]), most=1_000, collected=20, write=lambda _: b"")
+    assert list(few) == ["x" * 9, {"id": 1}]  # type: ignore[call-overload]
+    more = streams.read(iter(["x" * 9, "x" * 9, "x" * 9, {"id": 1}]), most=1_000, collected=20, write=lambda _: b"")
+    assert isinstance(more, streams.Stream)
+    with pytest.raises(ConfigurationError, match="a piece of type 'dict'"):
+        b"".join(more.pieces)

@@ -61,6 +61,19 @@ def test_json_in_pieces_is_structured(session: Session) -> None:
     assert session.call("code_interpreter", {"code": "len(rows)"}).content == "5002"
 
 
+@pytest.mark.parametrize(
+    ("items", "content"),
+    [
+        (["2 hits", "", {"id": 1}, "the end", {"id": 2}], '["2 hits","",{"id":1},"the end",{"id":2}]'),
+        (["a", None], '["a",null]'),
+        ([b"a", 1, "b"], '["YQ==",1,"b"]'),
+    ],
+)
+def test_text_that_records_follow_is_one_of_them(session: Session, items: list[object], content: str) -> None:
+    assert session.process(iter(items), tool="t").content == content
+    assert session.process((item for item in items), tool="t").content == content
+
+
 def test_pieces_of_text_and_bytes_are_not_mixed(session: Session) -> None:
     with pytest.raises(ConfigurationError, match="a piece of type 'bytes'"):
         session.process(iter(["a", b"b"]), tool="t")

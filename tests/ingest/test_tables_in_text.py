@@ -122,6 +122,20 @@ def test_a_tool_that_takes_text_gets_the_text(session: Session) -> None:
     assert got["csv"] == text and got["rows"] == orders(300)
 
 
+def test_the_content_type_says_what_the_text_is(session: Session) -> None:
+    rows = [{"id": n, "name": f"n{n}"} for n in range(3_000)]
+    texts = {
+        "application/x-ndjson": "".join(f"{json.dumps(row)}\n" for row in rows),
+        "text/markdown": "| id | name |\n|---|---|\n" + "".join(f"| {n} | n{n} |\n" for n in range(3_000)),
+        "text/tab-separated-values": "id\tname\n" + "".join(f"{n}\tn{n}\n" for n in range(3_000)),
+        "text/csv": "id;name\n" + "".join(f"{n};n{n}\n" for n in range(3_000)),
+        "text/plain": "  id  | name\n------+-------\n" + "".join(f" {n:4} | n{n:<4}\n" for n in range(3_000)),
+    }
+    for content_type, text in texts.items():
+        [artifact] = session.process(text, tool="get").artifacts
+        assert (artifact.content_type, artifact.text, artifact.parsed) == (content_type, text, rows)
+
+
 def test_the_envelope_says_what_it_says_of_records(session: Session) -> None:
     envelope = session.process(written(orders(300)), tool="get_orders").envelope
     assert envelope is not None

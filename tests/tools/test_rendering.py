@@ -44,6 +44,23 @@ def test_bytes_of_a_host_are_images_and_documents(kept: Session) -> None:
     assert (text.kind, text.value, text.content_type) == ("text", "just text", "text/csv")
 
 
+@pytest.mark.parametrize(
+    ("value", "content_type", "stored"),
+    [
+        ("é".encode("utf-16"), "text/plain; charset=utf-16", "text/plain; charset=utf-8"),
+        ("é", 'text/html;charset="latin-1"; x=y', "text/html;charset=utf-8; x=y"),
+        (b"\xe9", "text/plain; charset=latin-1", "text/plain; charset=latin-1"),
+        ("é".encode(), "text/plain; charset=UTF-8", "text/plain; charset=UTF-8"),
+    ],
+)
+def test_a_content_type_says_how_the_text_is_stored(
+    session: Session, value: object, content_type: str, stored: str
+) -> None:
+    artifact = session.store_artifact(value, content_type=content_type)
+    assert artifact.content_type == stored
+    assert artifact.payload.read().decode(stored.partition("charset=")[2].partition(";")[0]) == "é"
+
+
 @pytest.mark.postgresql("bytes are cut into frames that the driver writes and reads")
 @pytest.mark.parametrize(
     ("tool", "argument"), [("retrieve_offloaded_content", "reference"), ("get_artifact", "pointer_or_name")]

@@ -245,9 +245,11 @@ def test_what_is_declared_json_and_is_none_says_where_it_ends(chat: Session) -> 
 
 
 def test_a_lone_surrogate_is_picked_out_of_much_data(chat: Session) -> None:
-    """Which jq's own programs cannot read."""
+    """jq's own programs read U+FFFD."""
     kept = chat.store_artifact([{"a": "\ud800x"}, *["y" * 1_000] * 1_500])
     assert chat.call("artifact_jq", {"artifact_id": kept.id, "expression": ".[0].a"}).text == '"\\ud800x"'
+    computed = chat.call("artifact_jq", {"artifact_id": kept.id, "expression": 'first(.[] | select(.a?)) | .a + "y"'})
+    assert computed.text == '"\ufffdxy"'
 
 
 @pytest.mark.parametrize(("tool", "arguments", "message"), CASES)

@@ -24,7 +24,7 @@ from byref.db.payloads import Source
 from byref.db.tables import ArtifactRow, VariableRow
 from byref.describe import paths
 from byref.describe.rows import Entries, Rows
-from byref.describe.shape import kind_of
+from byref.describe.shape import MORE, kind_of
 from byref.describe.tables import Table
 from byref_sandbox import Every
 from byref_sandbox.values.data import at_path
@@ -134,8 +134,9 @@ def parts(
     if len(inner) > MAX_PARTS:
         return [whole]
     names = renamed or {}
+    known = {key: shown for key, shown in words.items() if key != MORE}
     members = [
-        Part(identifier(names.get(key, key)), (key,), words.get(key) or kind_of(member)) for key, member in inner
+        Part(identifier(names.get(key, key)), (key,), known.get(key) or kind_of(member)) for key, member in inner
     ]
     return [whole, *members]
 

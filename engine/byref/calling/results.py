@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
 from typing import Final
 from uuid import UUID
 
@@ -25,6 +24,7 @@ from byref.jsonscan import LazyJSON
 from byref.stores.frames import Ahead
 from byref_sandbox import EXACT
 from byref_sandbox.values import data, plain
+from byref_sandbox.values.fields import as_written, opened
 
 _KEPT: Final = (bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID)
 """What a run gives back with its type."""
@@ -101,25 +101,14 @@ def _encoded(value: object) -> tuple[str, bytes]:
     try:
         return data.encode_exactly(value)
     except TypeError as error:
-        for form in (_said, _built, _opened):
+        for form in (_said, _built, opened):
             with suppress(TypeError, RecursionError):
                 return data.encode_exactly(form(value))
         raise error from None
 
 
 def _built(value: object) -> object:
-    return msgspec.to_builtins(_said(value), builtin_types=_KEPT, enc_hook=_within)
-
-
-def _opened(value: object) -> object:
-    """Return dataclasses as dictionaries of what they hold, which may be arrays and tables."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _opened(getattr(value, field.name)) for field in fields(value)}
-    if type(value) is list or type(value) is tuple:
-        return type(value)(map(_opened, value))
-    if type(value) is dict:
-        return {key: _opened(member) for key, member in value.items()}
-    return value.value if isinstance(value, Enum) else value
+    return msgspec.to_builtins(as_written(_said(value)), builtin_types=_KEPT, enc_hook=_within)
 
 
 def _within(value: object) -> object:

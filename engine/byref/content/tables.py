@@ -54,6 +54,13 @@ _FORMATS: Final = {
     "aligned": "aligned columns",
     "listing": "a list of files",
 }
+_TYPES: Final = {
+    _JSON_LINES: "application/x-ndjson",
+    "CSV": "text/csv",
+    'CSV with ";"': "text/csv",
+    "TSV": "text/tab-separated-values",
+    _FORMATS["markdown"]: "text/markdown",
+}
 _DELIMITERS: Final = {"\t": "tabs", " ": "blanks", "\x1f": "unit separators", "\x01": "SOH characters"}
 _KINDS: Final = {"integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN, "empty": NULL}
 
@@ -164,6 +171,11 @@ def take_passed(block: Large, format: str | None) -> str | None:
         reading.to_text(read_as), _said(found, [passed.around]), Described(value, infer(value, plain=True))
     )
     return None
+
+
+def type_of_text(read_as: str | None) -> str:
+    """Return the content type of a text that was taken for tables in such a way."""
+    return next((kind for said, kind in _TYPES.items() if f"{read_as};".startswith(f"{said};")), "text/plain")
 
 
 def _reason(found: NotATable, format: str | None) -> str | None:

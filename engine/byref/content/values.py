@@ -14,6 +14,7 @@ import sys
 from collections import Counter, UserString
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain, islice
 from pathlib import PurePath
@@ -24,6 +25,7 @@ import msgspec
 from byref.jsonscan import chunks, parse
 from byref.jsonscan.marks import compiled
 from byref_sandbox import jsontext
+from byref_sandbox.values.fields import fields_of, first_parts, is_misread
 
 MAX_DEPTH = 200
 """Maximum levels of a Python value; deeper parts become a note, because every JSON reader has a limit (msgspec's is near 1,000)."""
@@ -39,6 +41,8 @@ _WEIGHED = (str, bytes, *_CONTAINERS)
 _OWN_TYPES = {dict, list, *_SCALARS}
 _OF_TEXTS = {"fractions", "ipaddress", "zoneinfo"}
 """Modules whose objects are known by their text."""
+_DATABASES = {"asyncpg", "sqlalchemy", "sqlite3"}
+"""Modules whose rows iterate over their values, and know the names of their columns."""
 _MANY_DIGITS = re.compile(rb"[0-9][0-9.]{15}|[0-9]E[+-]?[0-9]")
 _MAYBE_INEXACT = re.compile(rb"[0-9][0-9.]{15}|[0-9][eE]\+?[0-9]{3}")
 _OUTSIDE = (0, 0, 0, 0, 0, 0)
@@ -51,7 +55,6 @@ _SHORT = 64
 """Most elements of an array that are encoded together with what stands around it."""
 _LOOKED_AT = 2_000
 """Containers that are sampled to see whether a value may repeat its own parts."""
-_FEW = 40
 _FIRST_KEYS = 3
 _LIKELY = 20
 """A value may repeat itself if the sampled containers occur this often on average."""
@@ -69,7 +72,7 @@ def written(value: object) -> tuple[object, bytes, int]:
     token = _consumed.set(consumed)
     try:
         _check_depth(value)
-        _check_keys(value)
+        _check_first(value)
         value, data, line_feeds = _top(value)
         if consumed:  # iterators inside are exhausted now, so the value is read back from its JSON
             value = parse(data)
@@ -85,9 +88,9 @@ def plain(value: object) -> bytes | None:
     """Return the JSON of a value on one line; None if any part of it has a type that JSON lacks."""
     try:
         _check_depth(value)
-        _check_keys(value)
+        _check_first(value)
         return _checked(_plain_encoder.encode(value))
-    except (TypeError, ValueError, OverflowError, RecursionError):
+    except RAISED:
         return None
 
 
@@ -108,18 +111,18 @@ def _check_depth(value: object) -> None:
     raise RecursionError
 
 
-def _check_keys(value: object) -> None:
-    """Raise TypeError if one of the first objects of a value has a Decimal among its first keys: msgspec writes it without quotes."""
-    pending: list[Any] = [value] if type(value) in _CONTAINERS else []
-    for _ in range(_FEW):
-        if not pending:
-            return
-        one = pending.pop()
+def _check_first(value: object) -> None:
+    """Raise TypeError if msgspec would write one of the first parts of a value otherwise than it is.
+
+    It writes a Decimal that is a key without quotes, and of some dataclasses and attrs objects other members than their fields.
+    """
+    for one in first_parts(value):
         if type(one) is dict:
-            if Decimal in map(type, islice(one, _FIRST_KEYS)):
+            kinds = set(map(type, islice(one, _FIRST_KEYS)))
+            if kinds != {str} and any(issubclass(kind, Decimal) for kind in kinds):
                 raise TypeError("Decimal as a key")
-            one = one.values()
-        pending += [member for member in islice(one, _FEW) if type(member) in _CONTAINERS]
+        elif is_misread(one):
+            raise TypeError("fields that are not written")
 
 
 def type_name(value: object) -> str:
@@ -433,6 +436,12 @@ def _hook(value: Any) -> object:
         return int(value)
     if isinstance(value, float):
         return float(value)
+    if isinstance(value, Decimal):
+        return Decimal(value)
+    if isinstance(value, bytes | bytearray):
+        return bytes(value)
+    if isinstance(value, date | time | timedelta):
+        return _moment(value)
     if isinstance(value, Mapping):
         return dict(_members(value))
     if isinstance(value, PurePath):
@@ -442,6 +451,8 @@ def _hook(value: Any) -> object:
     modules = {str(base.__module__).partition(".")[0] for base in kind.__mro__}
     if modules & _OF_TEXTS:
         return str(value)
+    if modules & _DATABASES and (names := _columns_of(value)):
+        return dict(zip(_unique(names), value, strict=True))
     if modules & {"pydantic", "pydantic_core"} and (core := sys.modules.get("pydantic_core")):
         return core.to_jsonable_python(value, fallback=_note)  # a URL, say, or a secret, which stays hidden
     if isinstance(value, Iterable) and not isinstance(value, type):
@@ -454,6 +465,16 @@ def _hook(value: Any) -> object:
             consumed[id(value)] = value, items
         return consumed[id(value)][1]
     return _note(value)
+
+
+def _moment(value: date | time | timedelta) -> object:
+    """Return an object of a class derived from one of `datetime`'s as one of that class."""
+    if isinstance(value, timedelta):
+        return timedelta.__pos__(value)
+    if isinstance(value, time):
+        return time(value.hour, value.minute, value.second, value.microsecond, value.tzinfo, fold=value.fold)
+    day = date(value.year, value.month, value.day)
+    return datetime.combine(day, datetime.timetz(value)) if isinstance(value, datetime) else day
 
 
 def _note(value: object) -> str:
@@ -508,16 +529,32 @@ def _records(frame: Any) -> list[dict[str, object]]:
             [_free(name, f"index_{i}" if i else "index", frame.columns) for i, name in enumerate(frame.index.names)]
         )
         frame = frame.reset_index()
+    names = _unique(
+        ".".join(map(str, column)) if isinstance(column, tuple) else str(column) for column in frame.columns
+    )
+    columns = [_column(frame.iloc[:, i]) for i in range(len(names))]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []
+
+
+def _unique(columns: Iterable[str]) -> dict[str, None]:
+    """Return the names of columns, of which those that come again have a number."""
     names: dict[str, None] = {}
     last: Counter[str] = Counter()
-    for column in frame.columns:
-        name = stem = ".".join(map(str, column)) if isinstance(column, tuple) else str(column)
+    for stem in columns:
+        name = stem
         while name in names:
             last[stem] += 1
             name = f"{stem}_{last[stem] + 1}"
         names[name] = None
-    columns = [_column(frame.iloc[:, i]) for i in range(len(names))]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []
+    return names
+
+
+def _columns_of(row: Any) -> Iterable[str] | None:
+    """Return the names of the columns of a database's row: SQLAlchemy's have fields, the others keys."""
+    if (fields := getattr(row, "_fields", None)) is not None:
+        return tuple(map(str, fields))
+    keys = getattr(type(row), "keys", None)
+    return keys(row) if callable(keys) and not hasattr(type(row), "__next__") else None
 
 
 def _free(name: object, default: str, used: Iterable[object]) -> object:
@@ -579,6 +616,8 @@ class _Plain:
         """Convert a value of a type that JSON lacks by one step; the result may need further steps."""
         if self._endless > _MOST_ENDLESS:
             return f"[{type(value).__name__} is not read: what such objects give never ended]"
+        if (found := fields_of(value)) is not None:
+            return found
         try:
             return _exactly(_encoder.encode(value))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -212,10 +212,14 @@ def _header(value: object, path: Path, width: int) -> list[str] | None:
             return None
     are_rows = bool(around) and _ROWS.fullmatch(around[-1][1]) is not None
     for above, inside in around[: -_UP - 1 : -1]:
+        if not are_rows and _has_rows(above, width):
+            continue  # a header there names these
         level: list[dict[str, Any]] = [above]
         for _ in range(_DOWN):
             below: list[dict[str, Any]] = []
             for one in level:
+                if not are_rows and _has_rows(one, width):
+                    continue
                 for key, member in islice(one.items(), _MEMBERS):
                     if one is above and key == inside:
                         continue
@@ -227,6 +231,14 @@ def _header(value: object, path: Path, width: int) -> list[str] | None:
                             return names
             level = below[:_MEMBERS]
     return None
+
+
+def _has_rows(value: dict[str, Any], width: int) -> bool:
+    """Whether a member has rows of so many cells, by its key and its first item."""
+    return any(
+        type(member) is list and member and type(member[0]) is list and len(member[0]) == width and _ROWS.fullmatch(key)
+        for key, member in islice(value.items(), _MEMBERS)
+    )
 
 
 def _is_header(key: str, are_rows: bool) -> bool:

@@ -18,6 +18,8 @@ _SCALARS: Final[dict[type, str]] = {
     bool: "boolean",
     type(None): "null",
 }
+MORE: Final = "…"
+"""The key of a last member that counts those that do not fit."""
 _ROOM: Final = 205.0
 """Maximum tokens of a shape as JSON, by the cautious estimate below. Measured: hostile keys took 196 tokens, words 150."""
 _MEMBER: Final = 5.0
@@ -87,15 +89,15 @@ def shape(value: object, node: Node | None = None) -> dict[str, str] | str:
         name, tokens = _cut_key(key)
         tokens += _MEMBER + _COUNTED.get(type(member), 0)
         last = len(shown) + 1 == len(value)
-        if name in shown or name == "…" or room < tokens + (0 if last else _MEMBER + _COUNTED[dict]):
+        if name in shown or name == MORE or room < tokens + (0 if last else _MEMBER + _COUNTED[dict]):
             left = len(value) - len(shown)
-            shown["…"] = f"{left} more key{'' if left == 1 else 's'}"
+            shown[MORE] = f"{left} more key{'' if left == 1 else 's'}"
             break
         room -= tokens
         shown[name] = kind_of(member, node and node.members.get(key))
     else:
         if len(shown) < len(value):
-            shown["…"] = f"{len(value) - len(shown)} more keys"
+            shown[MORE] = f"{len(value) - len(shown)} more keys"
     return shown
 
 

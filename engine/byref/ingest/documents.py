@@ -34,6 +34,8 @@ _NAMES: Final = {
     "xml": "XML",
     "yaml": "YAML",
 }
+MARKUP: Final = {"HTML": "text/html", "XML": "application/xml", "YAML": "application/yaml"}
+"""The content types of documents that are text, by what `read_as` begins with."""
 
 
 def read(scope: Scope, block: Block | Media) -> tuple[Block | None, str | None]:

@@ -17,10 +17,12 @@ from byref.artifacts.quotas import Excess
 from byref.artifacts.store import Description
 from byref.artifacts.variables import Part, identifier
 from byref.content import Block, Media
+from byref.content.tables import type_of_text
 from byref.conversation import room
 from byref.conversation.scope import Scope
 from byref.db.payloads import uri_of
 from byref.describe.shape import kind_of
+from byref.ingest.documents import MARKUP
 from byref.ingest.envelope import FORMS, Brief, Builder, Form, Reference, Rendered, TruncatedBuilder
 from byref.ingest.envelope.forms import builder_of
 from byref.ingest.outlook import Outlook
@@ -335,8 +337,17 @@ def _replacement(
     if builder.parts:
         artifacts[0].parts = builder.parts
     if shown is not blocks:  # the document itself is stored too; its names are its artifact's
-        artifacts += [replace(_artifact(prepared, block), parts=()) for block in blocks]
+        artifacts += [_document(prepared, block, tables) for block, tables in zip(blocks, shown, strict=True)]
     return Replacement(builder, blocks, artifacts)
+
+
+def _document(prepared: Prepared, document: Measured, tables: Measured) -> PlannedArtifact:
+    """Return the artifact of a document. Of text its content type says that it is one: see `document_of` in `references`."""
+    planned, block = _artifact(prepared, document), tables.piece.block
+    about, read_as = planned.about, block.read_as if isinstance(block, Block) else None
+    if about.content_type == "text/plain":
+        about = replace(about, content_type=MARKUP.get((read_as or "").partition(";")[0], about.content_type))
+    return replace(planned, about=about, parts=())
 
 
 def _shown(blocks: Sequence[Measured]) -> Sequence[Measured]:
@@ -422,7 +433,7 @@ def _describe(prepared: Prepared, measured: Measured) -> Description:
         return Description("text", content_type, block.size, shown, measured.tokens, "text")
     return Description(
         "json",
-        "application/json" if block.reading is None else "text/csv",
+        "application/json" if block.reading is None else type_of_text(block.read_as),
         block.size,
         shown,
         measured.tokens,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import io
 import time
+from array import array
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from inspect import isgenerator
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from typing import Any
 
 from byref.errors import ConfigurationError
@@ -28,6 +29,16 @@ _RAISED = (Exception, SystemExit, GeneratorExit)
 _BLANK = " \t\r\n\ufeff"
 
 
+class MixedPieces(ConfigurationError):
+    """A stream gave something else than the pieces before it are."""
+
+    def __init__(self, given: object) -> None:
+        super().__init__(
+            f"the stream gave a piece of type {type(given).__name__!r}: expected pieces of text, or of bytes"
+        )
+        self.given = given
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     """A stream that is too long to be collected: all its bytes from the beginning, text as UTF-8, in pieces of about `CHUNK`."""
@@ -42,12 +53,13 @@ def read(output: Any, *, most: int, collected: int, write: Callable[[list[Any]],
     """Return the text or bytes of a stream, or a Stream if they are more than `collected`.
 
     Any other output is returned unchanged. Streams are open files, iterators whose first piece is text or bytes, and iterators
-    of more than `RECORDS` records, from which `write` makes a JSON array. A stream of more than `most` bytes is cut there, and a
-    note at its end says so. An exception of the stream passes on, because it means that the tool failed.
+    of more than `RECORDS` records, from which `write` makes a JSON array. Text or bytes of an iterator are records, too, if a record
+    follows them within `collected`. A stream of more than `most` bytes is cut there, and a note at its end says so. An exception of
+    the stream passes on, because it means that the tool failed.
 
     Raises:
-        ConfigurationError: pieces of text and of bytes are mixed, a file has nothing to read yet, or the stream is
-            asynchronous.
+        ConfigurationError: pieces of text and of bytes are mixed, or a record follows more of them than `collected`; a file has
+            nothing to read yet, or the stream is asynchronous.
     """
     kind = type(output)  # `__class__` may run the object's own code
     if kind in (str, bytes, list, dict, tuple, int, float, bool, type(None)) or issubclass(kind, type):
@@ -68,7 +80,7 @@ def read(output: Any, *, most: int, collected: int, write: Callable[[list[Any]],
     except Exception as error:  # noqa: BLE001  raised again by an iterator of records, where a note takes its place
         return _again([], error)
     if _is_piece(first):
-        return _collected(chain([first], output), most, collected, source=output)
+        return _collected(chain([first], output), most, collected, output, write)
     return _of_records(first, output, most, collected, write)
 
 
@@ -179,31 +191,45 @@ def _plain(piece: Any) -> str | bytes:
     return piece if type(piece) is bytes else bytes(memoryview(piece))
 
 
-def _collected(pieces: Iterator[Any], most: int, collected: int, source: object = None) -> str | bytes | Stream:
-    """Join the pieces of a short stream; of a longer one, return a Stream that passes them on as they arrive."""
+def _collected(
+    pieces: Iterator[Any],
+    most: int,
+    collected: int,
+    source: Iterator[Any] | None = None,
+    write: Callable[[list[Any]], bytes] | None = None,
+) -> object:
+    """Join the pieces of a short stream; of a longer one, return a Stream that passes them on as they arrive.
+
+    With `write` the pieces are those of an iterator, which may be records.
+    """
     checked = _checked(pieces, most, source)
     first = next(checked, "")
     is_text = isinstance(first, str)
     # A buffer is used rather than a list, because each piece may be a single character.
     buffer: Any = io.StringIO(newline="") if is_text else io.BytesIO()
-    size = 0
-    for piece in chain([first], checked):
-        buffer.write(piece)
-        size += len(piece)
-        if size > collected:
-            return Stream(_chunks(chain([buffer.getvalue()], checked)), is_text=is_text)
-    whole: str | bytes = buffer.getvalue()
-    return whole
+    lengths, size = array("Q"), 0
+    try:
+        for piece in chain([first], checked):
+            buffer.write(piece)
+            lengths.append(len(piece))
+            size += len(piece)
+            if size > collected:
+                return Stream(_chunks(chain([buffer.getvalue()], checked)), is_text=is_text)
+    except MixedPieces as found:
+        if write is None or _is_piece(found.given):
+            raise
+        whole = buffer.getvalue()
+        items = [whole[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)]
+        return _of_records(items[0], chain(items[1:], [found.given], pieces), most, collected, write)
+    return buffer.getvalue()
 
 
 def _checked(pieces: Iterator[Any], most: int, source: object) -> Iterator[Any]:
-    """Yield the pieces that are not empty, all text or all bytes. After `most` bytes, a note follows and the stream ends."""
+    """Yield the pieces, all text or all bytes. After `most` bytes, a note follows and the stream ends."""
     is_text, size = None, 0
     for given in pieces:
         if not _is_piece(given) or is_text not in (None, issubclass(type(given), str)):
-            raise ConfigurationError(
-                f"the stream gave a piece of type {type(given).__name__!r}: expected pieces of text, or of bytes"
-            )
+            raise MixedPieces(given)
         piece = _plain(given)
         is_text = isinstance(piece, str)
         length = _size(piece)
@@ -215,8 +241,7 @@ def _checked(pieces: Iterator[Any], most: int, source: object) -> Iterator[Any]:
                 source.close()
             return
         size += length
-        if length:
-            yield piece
+        yield piece
 
 
 def _size(piece: str | bytes) -> int:

@@ -22,7 +22,17 @@ from byref.conversation.scope import Scope
 from byref.errors import ToolError, shown
 from byref.interpreter.inputs import limits_of
 from byref.references.projection import Unfit, cut_out, projected
-from byref.references.targets import NotThere, Target, jq_fault, lookup, queried_in, readings, unknown, walk
+from byref.references.targets import (
+    NotThere,
+    Target,
+    document_of,
+    jq_fault,
+    lookup,
+    queried_in,
+    readings,
+    unknown,
+    walk,
+)
 from byref_sandbox import jsontext
 from byref_sandbox.code import plainjq
 from byref_sandbox.code.picks import Filter, NotPlain, Pick
@@ -238,7 +248,7 @@ class Substituter:
         if brought is None or not brought.is_whole or not brought.artifact.has_own_text:
             return None
         if not isinstance(value, str):
-            return self._text(brought.artifact)
+            return self._text(document_of(self._scope, brought.artifact) or brought.artifact)
         try:
             return self._payload(brought.artifact) if brought.artifact.kind == "json" else None
         except jsontext.NotJSON:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from byref.accounting import ledger
 from byref.artifacts import listing as listings
 from byref.artifacts import store, tombstones, variables
 from byref.artifacts.counted import Counted
@@ -20,6 +21,7 @@ from byref.artifacts.store import Artifact
 from byref.content import to_block
 from byref.conversation.scope import Scope
 from byref.errors import ToolError
+from byref.ingest.documents import MARKUP
 from byref.interpreter.inputs import data_of
 from byref.stores.frames import line_count
 from byref_sandbox import Data
@@ -95,6 +97,30 @@ def lookup(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
     for target in found.values():
         target.artifact.use()
     return found
+
+
+def document_of(scope: Scope, tables: Artifact) -> Artifact | None:
+    """Return the text of markup or YAML whose tables are an artifact; None of any other artifact."""
+    if tables.kind != "json" or tables.step is None or not tables.has_own_text or tables.reading is not None:
+        return None
+    return scope.read(lambda connection: _document_of(connection, scope, tables))
+
+
+def _document_of(connection: Connection, scope: Scope, tables: Artifact) -> Artifact | None:
+    entry = ledger.entry(connection, scope.row, tables.step or 0)
+    if entry is None or entry.kind != "output":
+        return None
+    # What is stored of a document: its tables, and the document.
+    groups = [rows for _, *rows in entry.detail.get("stands", [])] or [entry.detail.get("artifacts", [])]
+    rows: list[int] = next((rows[1:] for rows in groups if len(rows) == 2 and rows[0] == tables.row_id), [])
+    found = store.by_row_ids(connection, scope.source, scope.row, rows).values()
+    return next((one for one in found if one.kind == "text" and one.content_type in MARKUP.values()), None)
+
+
+def as_it_came(scope: Scope, target: Target) -> Target:
+    """Return the document that a name stands for as text, if its data are the tables of one; else the target itself."""
+    document = document_of(scope, target.artifact) if target.is_variable and not target.path else None
+    return target if document is None else replace(target, artifact=document)
 
 
 def expired(scope: Scope, keys: Collection[str]) -> dict[str, str]:

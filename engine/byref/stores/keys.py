@@ -20,6 +20,7 @@ _EXTENSIONS = {
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ".docx",
     "application/x-ndjson": ".jsonl",
     "application/xml": ".xml",
+    "application/yaml": ".yaml",
     "image/gif": ".gif",
     "image/jpeg": ".jpg",
     "image/png": ".png",
@@ -29,6 +30,7 @@ _EXTENSIONS = {
     "text/html": ".html",
     "text/markdown": ".md",
     "text/plain": ".txt",
+    "text/tab-separated-values": ".tsv",
     "text/xml": ".xml",
 }
 

@@ -20,7 +20,7 @@ from byref.errors import ArtifactMissing, ToolError
 from byref.interpreter import runs
 from byref.interpreter.inputs import check_size, data_of, limits_of
 from byref.references.coercion import as_filter, as_key, as_span
-from byref.references.targets import Target, find, jq_fault, queried_in, walk
+from byref.references.targets import Target, as_it_came, find, jq_fault, queried_in, walk
 from byref.tools import viewing
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded, most_characters
 from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext
@@ -79,7 +79,7 @@ class JqArguments(Arguments, frozen=True):
 
 
 def _read(scope: Scope, arguments: ReadArguments) -> Answer:
-    target = find(scope, arguments.artifact_id)
+    target = as_it_came(scope, find(scope, arguments.artifact_id))
     viewing.refuse(scope, target.artifact, "it has no lines to read")
     payload = target.payload
 
@@ -91,7 +91,7 @@ def _read(scope: Scope, arguments: ReadArguments) -> Answer:
 
 
 def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
-    target = find(scope, arguments.artifact_id)
+    target = as_it_came(scope, find(scope, arguments.artifact_id))
     viewing.refuse(scope, target.artifact, "it has no lines to search")
     payload = target.payload
     found = search(

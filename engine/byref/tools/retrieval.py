@@ -17,7 +17,7 @@ from byref.describe.truncate import incomplete_json, truncate
 from byref.errors import ToolError
 from byref.interpreter.inputs import MAX_VALUE_BYTES
 from byref.references.coercion import as_key, as_span
-from byref.references.targets import Target, find
+from byref.references.targets import Target, as_it_came, find
 from byref.tools import viewing
 from byref.tools.readers import COLUMNS, CONTEXT, LINES, PATTERNS
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded, most_characters
@@ -52,7 +52,7 @@ class RetrieveArguments(Arguments, frozen=True):
 
 
 def _retrieve(scope: Scope, arguments: RetrieveArguments) -> Answer:
-    target = find(scope, arguments.reference)
+    target = as_it_came(scope, find(scope, arguments.reference))
     if target.artifact.is_binary:
         narrowed = [name for name in ("pattern", "line_range", "context_lines") if getattr(arguments, name) is not None]
         if narrowed:

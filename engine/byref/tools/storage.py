@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -38,6 +39,8 @@ _CLIPPED = (100, 30, 8, 1)
 """The same for a list in which otherwise not even one entry would fit."""
 _MOST_CHARS = 16
 """Upper limit of the characters per token: no text that is worth reading has more."""
+
+_CHARSET = re.compile(r"""(;\s*charset\s*=\s*)(?:"[^"]*"|[^;\s]*)""", re.IGNORECASE)
 
 
 class StoreArguments(Arguments, frozen=True):
@@ -118,13 +121,24 @@ def _described(
     own_type = {"json": "application/json", "text": "application/octet-stream" if block.lossy else "text/plain"}[kind]
     return Description(
         kind,
-        content_type or own_type,
+        _as_stored(content_type, block, value) or own_type,
         block.size,
         head_of(block.ends, preview_chars) if preview_chars else "",
         block.tokens(scope.count, kind),
         words,
         is_string=block.kind == "json" and (value.is_text if type(value) is Ingested else issubclass(type(value), str)),
     )
+
+
+def _as_stored(content_type: str | None, block: Block, value: object) -> str | None:
+    """Return the content type that a host gave of text, with the encoding in which it is stored."""
+    if content_type is None or _CHARSET.search(content_type) is None:
+        return content_type
+    if type(value) is Ingested:
+        is_same = not value.is_text
+    else:
+        is_same = issubclass(type(value), bytes | bytearray | memoryview) and block.data == value
+    return content_type if is_same else _CHARSET.sub(r"\g<1>utf-8", content_type)
 
 
 def insert_value(

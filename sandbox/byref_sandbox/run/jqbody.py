@@ -55,6 +55,12 @@ _RUNS_MORE: Final = 8
 _NOT_FINITE: Final[tuple[wire.Doubt, ...]] = ("not finite",)
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{16}|[eE]\+?1[5-9]")
 
+_HALF: Final = re2.compile(r"\\u[dD][89a-fA-F]")
+"""Begins the escape of half of a character, or of a pair of halves."""
+_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
 _IsNan = Callable[[], bool]
 
 
@@ -62,9 +68,11 @@ def jq_body(request: wire.Request, text: str) -> Body:
     """Return the body that runs the jq program in `request.source` over a JSON text."""
 
     def body(_stdout: Captured) -> list[wire.Frame]:
+        nonlocal text
         frames: list[wire.Frame] = []
         began = time.monotonic()
         try:
+            text = _without_halves(text)
             is_unusual = _UNUSUAL.search(text) is not None
             has_nan = is_unusual and _NAN.search(text) is not None and not _is_strict(text)
             is_large = bignumbers.may_be_large(text)
@@ -169,6 +177,13 @@ def _answers(source: str, text: str, *, has_nan: bool) -> Iterator[tuple[bytes, 
         if is_text and not jsontext.is_json(encoded):
             raise values.NotData(TOO_DEEP)
         yield encoded, _yes if is_checked and next(found) is True else _no
+
+
+def _without_halves(text: str) -> str:
+    """Return JSON text with U+FFFD for escapes of half a character, which libjq refuses."""
+    if _HALF.search(text) is None:
+        return text
+    return _ESCAPE.sub(lambda found: "\ufffd" if found[1] else found[0], text)
 
 
 def _yes() -> bool:

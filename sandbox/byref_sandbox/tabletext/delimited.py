@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from byref_sandbox.tabletext import dialects
-from byref_sandbox.tabletext.header import LETTERS, has_row_names, header_rows
+from byref_sandbox.tabletext.header import has_letter, has_row_names, header_rows
 from byref_sandbox.tabletext.kinds import NUMBERS, Kind, kind_of, type_of
 from byref_sandbox.tabletext.matcher import Matcher
 from byref_sandbox.tabletext.result import (
@@ -482,7 +482,7 @@ class Scan:
         ):
             return False
         wrong = sum(column < len(cells) and kind_of(cells[column]) == "text" for column in typed)
-        if wrong < 2 or not all(set(cell) & LETTERS for cell in cells if cell.strip()):
+        if wrong < 2 or not all(has_letter(cell) for cell in cells if cell.strip()):
             return False
         following = self._reader.read(self._reader.read(at).end)
         return len(following.cells) == len(cells) and any(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
-from byref_sandbox.tabletext.kinds import NUMBERS, kind_of
+from byref_sandbox.tabletext.kinds import NUMBERS, kind_of, type_of
 from byref_sandbox.tabletext.result import Dialect
 from byref_sandbox.tabletext.rows import Line, Reader
 
@@ -58,6 +58,8 @@ LONG_CELLS: Final = 0.5
 _LEAST_ROWS: Final = 8
 """Rows from which it is seen early that they are prose."""
 _MAX_HEADER: Final = 3
+_LEAST_ALIKE: Final = 0.9
+"""How many rows have as many cells as the names, where a weak delimiter would divide all of them alike."""
 _VALUE: Final = re.compile(rb"\s*[-+$]?[.,]?[0-9]|\s*\Z")
 """How cells begin that may be values."""
 _NO_NAME: Final = re.compile(rb"^(?: {2}|\t|[-*#>])|[.:;{(\[]\s*$")
@@ -177,15 +179,40 @@ def detect(data: bytes, *, force: bool = False) -> Found | None:
     delimiters = candidates(data, newline, force=force)
     if force and not SURE.intersection(delimiters):
         delimiters = [*DELIMITERS[:4], *delimiters]
-    best: Found | None = None
+    best: dict[bool, Found] = {}  # of weak delimiters, and of the others
     for delimiter in delimiters:
         for dialect in _dialects(data, delimiter, newline):
             found = _judged(data, dialect, force=force)
-            if found is not None and (best is None or found.score > best.score * 1.0001):
-                best = found
-    if best is None:
-        return None
-    return best._replace(dialect=_with_bare_quotes(data, best))
+            before = best.get(delimiter in WEAK)
+            if found is not None and (before is None or found.score > before.score * 1.0001):
+                best[delimiter in WEAK] = found
+    chosen, weak = best.get(False), best.get(True)
+    if weak and not (chosen and (weak.score <= chosen.score * 1.0001 or _divides(data, chosen, weak))):
+        chosen = weak
+    return chosen and chosen._replace(dialect=_with_bare_quotes(data, chosen))
+
+
+def _divides(data: bytes, found: Found, weak: Found) -> bool:
+    """Whether this divides the cells, and what a weak delimiter divides are words inside them.
+
+    The names are divided as the rows are, no fewer columns are of numbers, dates and the like, and if none is, no blanks follow
+    the delimiter, as in prose.
+    """
+    rows, others = sample(data, found.dialect), sample(data, weak.dialect)
+    typed = _typed(rows, found.width)
+    return (
+        len(rows[0]) == found.width
+        and found.share >= _LEAST_ALIKE
+        and typed * weak.width >= _typed(others, weak.width) * found.width
+        and (typed > 0 or not any(cell[:1] == " " for row in rows for cell in row[1:]))
+    )
+
+
+def _typed(rows: list[list[str]], width: int) -> int:
+    """How many columns have values below the first row that are all of a type other than text."""
+    body = [row for row in rows[1:] if len(row) == width]
+    types = (type_of({kind_of(row[column]) for row in body}) for column in range(width))
+    return sum(found.name not in ("text", "empty") for found in types)
 
 
 def _with_bare_quotes(data: bytes, found: Found) -> Dialect:

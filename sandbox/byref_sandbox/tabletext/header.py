@@ -29,8 +29,11 @@ _NO_NAMES: Final = tuple(
     )
 )
 """How cells begin that name no column."""
-LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-"""A name has at least one of these."""
+
+
+def has_letter(cell: str) -> bool:
+    """Whether a cell has a letter of any script, as a name has."""
+    return any(map(str.isalpha, cell))
 
 
 def header_rows(rows: list[list[str]], width: int) -> int:
@@ -67,7 +70,7 @@ def header_rows(rows: list[list[str]], width: int) -> int:
         values = [row[column] for column in typed if column < len(row)]
         if not any(value.strip() for value in values) and count:
             break
-        if not any(set(value) & LETTERS and not NO_VALUE.fullmatch(value.strip()) for value in values):
+        if not any(has_letter(value) and not NO_VALUE.fullmatch(value.strip()) for value in values):
             break
         if count and sum(kind_of(value) == "text" for value in values) < max(2, len(typed)):
             break
@@ -126,9 +129,11 @@ def _has_numbers_for_names(rows: list[list[str]], width: int) -> bool:
     if not _is_series(rows[0]) or len(rows[0]) != width or len(rows) < 3:
         return False
     others = [column for column in range(width) if not rows[0][column].strip().isdecimal()]
-    if len(others) == width - 1:  # a single year may be a value, unless there are no such values
+    if len(others) == width - 1:  # a single year may be a value
         [year] = set(range(width)) - set(others)
-        if "integer" in map(kind_of, _below(rows, year)):
+        below = _below(rows, year)
+        are_years = 2 * sum(_YEAR.fullmatch(cell) is not None for cell in below) >= len(below)
+        if "integer" in map(kind_of, below) and (are_years or not any(_is_typed(rows, column) for column in others)):
             return False
     again = sum(map(_is_series, rows[1:]))
     return (
@@ -137,6 +142,13 @@ def _has_numbers_for_names(rows: list[list[str]], width: int) -> bool:
         and all(kind_of(rows[0][column]) in ("text", "empty") for column in others)
         and _is_unlike([[row[column] for column in others if column < len(row)] for row in rows], len(others))
     )
+
+
+def _is_typed(rows: list[list[str]], column: int) -> bool:
+    """Whether a word stands above values that are all of a type other than text."""
+    name = rows[0][column].strip()
+    kinds = set(map(kind_of, _below(rows, column)))
+    return has_letter(name) and not NO_VALUE.fullmatch(name) and type_of(kinds).name not in ("text", "empty")
 
 
 def _is_series(row: list[str]) -> bool:

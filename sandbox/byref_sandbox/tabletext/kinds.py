@@ -96,7 +96,9 @@ def _is_exact(cell: str) -> bool:
 
 
 NO_VALUE: Final = re.compile(
-    r"\(?(?:n\.? ?/?[av]\.?|null|none|nil|nan|k\. ?a\.|no data|(?:not|nicht) \w+)\)?", re.IGNORECASE
+    r"\(?(?:n\.? ?/?[av]\.?|null|none|nil|nan|k\. ?a\.|no data|(?:not|nicht) \w+"
+    r"|н/д|нет(?: данных)?|[无無]|暂?无数据|未知|不明|(?:データ)?なし|(?:데이터 ?)?없음)\)?",
+    re.IGNORECASE,
 )
 """What is written where there is no value: no column is called so."""
 NUMBERS: Final[frozenset[Kind]] = frozenset({"integer", "decimal", "long"})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import datetime
 import itertools
 import json
@@ -23,6 +22,7 @@ import pandas as pd
 from byref_sandbox.jsontext import encodable
 from byref_sandbox.outcome import TOO_DEEP
 from byref_sandbox.values import exact
+from byref_sandbox.values.fields import as_written, fields_of
 
 MAX_CELLS_AS_JSON: Final = 200_000
 """Cells of a table that is stored as JSON too. A bigger one takes seconds to write as JSON, and is stored as Arrow alone."""
@@ -113,7 +113,7 @@ def to_json(value: object) -> bytes:
     """
     try:
         encoded = bytearray()
-        _encoder.encode_into(value, encoded)  # where memory runs out, `encode` crashes: msgspec 0.22
+        _encoder.encode_into(as_written(value), encoded)  # where memory runs out, `encode` crashes: msgspec 0.22
         if not _has_twin_keys(value):
             return bytes(encoded)
     except msgspec.EncodeError as error:  # of a value of more than 4 GiB
@@ -168,7 +168,7 @@ def in_lines(value: object, data: bytes) -> bytes:
     try:
         written = bytearray(2 * len(data))  # where memory runs out, `encode_lines` crashes: msgspec 0.22
         written.clear()
-        _write_lines(value, written, _LINED_LEVELS)
+        _write_lines(as_written(value), written, _LINED_LEVELS)
     except (TypeError, ValueError, RecursionError, MemoryError):
         return data
     if len(written) - written.count(b"\n") != len(data):  # it has keys with the same text, which are numbered in `data`
@@ -351,8 +351,8 @@ def _plain_deep(value: object) -> object:
         return dict(zip(unique(list(map(_key_in_json, value))), members, strict=True))
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain_deep(item) for item in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain_deep(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if (found := fields_of(value)) is not None:
+        return {name: _plain_deep(member) for name, member in found.items()}
     try:
         return json.loads(msgspec.json.encode(value))  # dates, decimals, UUIDs, enums, bytes
     except (TypeError, ValueError):

@@ -307,6 +307,21 @@ def test_big_integers_are_rounded_by_jq(sandbox: Sandbox) -> None:
     assert sandbox.jq(".", 2**53).outputs == (b"9007199254740992",)
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (r'"\ud83d"', "�"),
+        (r'"a\uD83D\u0041\n"', "a�A\n"),
+        (r'"\ude00\ud83d"', "��"),
+        (r'"\ud83d\ud83d\ude00"', "�😀"),
+        (r'"\\ud83d \\\ud83d"', r"\ud83d \�"),
+    ],
+)
+def test_half_of_a_character_is_read_as_one_that_is_unknown(sandbox: Sandbox, text: str, read: str) -> None:
+    [encoded] = sandbox.jq('. + ""', Data(text, text.encode)).outputs
+    assert json.loads(encoded) == read
+
+
 def test_programs_of_any_content_are_taken(sandbox: Sandbox) -> None:
     for program in ("", "\x00", "\ud800", ".\x00a", "(" * 10_000, "-" * 10_000, "." * 10_000, "[" * 300 + "]" * 300):
         outcome = sandbox.jq(program, None, limits=LIMITS)

@@ -256,6 +256,7 @@ def test_names_are_kept_apart() -> None:
         ("one line", None),
         ("Dear all,\n\nthis is a letter, with commas, and no table.\nIt goes on, and on.\n\nBye\n", None),
         ("First, a line.\nThen, another.\nAnd, a third.\n", None),
+        ("A list, of two words, to each comma\n" + "Then one more, and so on, up to this\n" * 20, None),
         ("".join(f"2026-01-02 10:00:{n:02} INFO worker {n} is ready\n" for n in range(60)), None),
         ("".join(f"key{n}: value {n}\n" for n in range(30)), None),
         ("[section]\nname = value\nother = 1\n", None),
@@ -461,7 +462,7 @@ def test_files_whose_lines_end_otherwise_are_one_table_together(last: str) -> No
 
 def test_what_is_written_where_there_is_no_value_is_no_name() -> None:
     rows = "".join(f"city {n},{n}.5\n" for n in range(9))
-    for word in ("n/a", "NULL", "None", "n.v.", "(none)"):
+    for word in ("n/a", "NULL", "None", "n.v.", "(none)", "н/д", "Нет данных", "なし", "无"):
         table = table_of(f"Oslo,{word}\n" + rows)
         assert (table.header, table.rows) == (None, 10)
     assert table_of("city,nulls\n" + rows).header == ("city", "nulls")
@@ -511,6 +512,30 @@ def test_padding_behind_delimiters_divides_nothing(text: str, names: str) -> Non
     assert (table.format, list(table.names)) == ("delimited", names.split("|" if "|" in names else " "))
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("format", [None, "csv"])
+@pytest.mark.parametrize(
+    ("names", "row"),
+    [
+        (("full name", "amount", "home town"), "Ada Love{0}|{0}|New York"),
+        (("full name", "amount", "created at"), "Ada Love{0}|{0}|2024-01-05 10:00:00"),
+        (("Date", "Total (EUR)", "x y"), "name {0}|2024-06-05|name {0}"),
+        (("Product Name", "Unit Price", "Stock Level"), "Item {0}|{0}.50 EUR|{0} pcs"),
+    ],
+)
+def test_as_many_blanks_in_each_line_divide_no_cells(
+    delimiter: str, format: str | None, names: tuple[str, ...], row: str
+) -> None:
+    rows = [row.format(n).replace("|", delimiter) for n in range(40)]
+    table = table_of("\n".join([delimiter.join(names), *rows]), format)
+    assert (table.names, table.rows, table.header) == (names, 40, names)
+
+
+def test_commas_in_cells_that_blanks_divide_divide_nothing() -> None:
+    table = table_of("time lat,lon value\n" + "".join(f"t{n} {n},5 {n * 3}\n" for n in range(40)))
+    assert table.names == ("time", "lat,lon", "value")
+
+
 def test_blanks_that_align_columns_divide_no_cells() -> None:
     """Text too long to be read line by line is not cut at each of several blanks instead."""
     assert dialects.detect(b"A  B  C\n" + b"x  1  y\n" * 40) is None
@@ -550,6 +575,7 @@ QUESTION = "How much did you like the conference that took place last year in Be
         (",0,1,2", "row {0},{0},{0}.5,7", ["column_1", "0", "1", "2"]),
         ("country,2019,2020", "C{0},{0},{0}.5", ["country", "2019", "2020"]),
         ("country,code,2021,2020,2018", "C{0},X{0},{0}%,NA,..", ["country", "code", "2021", "2020", "2018"]),
+        ("country,code,2023,total", "C{0},X{0},{0},{0}", ["country", "code", "2023", "total"]),
         ("district,2020", "AK-{0},R+{0}.5", ["district", "2020"]),
         ("name,city,start,,", "Person {0},{1},{0}/1/19,,", ["name", "city", "start", "column_4", "column_5"]),
         (f'name,city,"{QUESTION}"', "Person {0},{1},{2}", ["name", "city", QUESTION]),
@@ -562,6 +588,9 @@ QUESTION = "How much did you like the conference that took place last year in Be
         ('"name","v"', '"{0}","n{0}",{0}', ["column_1", "name", "v"]),
         ("name,v", "{0},n{0},{0}", ["column_1", "name", "v"]),
         ("name,v", "n{0},{0},", ["name", "v", "column_3"]),
+        ("Город,Сумма", "{1},{0}", ["Город", "Сумма"]),
+        ("日付\t人口\t都市", "2026-05-01\t{0}\t{1}", ["日付", "人口", "都市"]),
+        ("المدينة;المبلغ", "{1};{0}", ["المدينة", "المبلغ"]),
     ],
 )
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -577,10 +606,14 @@ def test_names_are_told_from_records(header: str, row: str, names: list[str], ne
     "rows",
     [
         ["Inception,2010", "Memento,2000", "Tenet,2020"] * 30,
+        ["Alien,1979,unknown", "Rocky,1976,3", "Saw,2004,9"] * 30,
+        ["Oslo,2020,n/a", "Rome,17,3", "Paris,38,9"] * 30,
+        ["apple,fruit,1999", "leek,root,873", "pear,fruit,64"] * 30,
         ["Alien,1979,1986", "Rocky,1976,1979", "Saw,2004,2005"] * 30,
         [",Paris,FR", "x,Rome,IT", "y,Oslo,NO"] * 30,
         [f"{n},{CITIES[n % 3]},x" for n in range(90)],
         [",1,2", "a,2,3", "b,3,4"] * 30,
+        [f"{('東京', '大阪', '京都')[n % 3]},5人,{n}" for n in range(90)],
     ],
 )
 def test_records_are_no_names(rows: list[str]) -> None:

@@ -27,6 +27,12 @@ class Point:
     y: float
 
 
+@dataclasses.dataclass
+class Order:
+    x: int
+    kind: str = dataclasses.field(default="order", init=False)
+
+
 DATA = [
     (None, None),
     (True, True),
@@ -64,6 +70,8 @@ DATA = [
     (collections.namedtuple("P", "x y")(1, 2), [1, 2]),
     (Point(1, 2.5), {"x": 1, "y": 2.5}),
     ({(1,): Point(1, 2.5)}, {"1": {"x": 1, "y": 2.5}}),
+    ([Order(1), {1}], [{"x": 1, "kind": "order"}, [1]]),
+    ({(1,): Order(1), "rows": (Order(2),)}, {"1": {"x": 1, "kind": "order"}, "rows": [{"x": 2, "kind": "order"}]}),
     (Colour.RED, "red"),
     (datetime.date(2024, 1, 2), "2024-01-02"),
     (datetime.datetime(2024, 1, 2, 3, 4), "2024-01-02T03:04:00"),

@@ -30,6 +30,7 @@ from byref.functions import (
     is_approved,
 )
 from byref.session import Session
+from byref_sandbox.values.fields import as_written
 
 logger = logging.getLogger("byref")
 
@@ -204,7 +205,7 @@ def _of_text(text: str) -> object:
 
 def _plain(value: object) -> object:
     try:
-        return msgspec.to_builtins(value, builtin_types=_KEPT, enc_hook=_members)
+        return msgspec.to_builtins(as_written(value), builtin_types=_KEPT, enc_hook=_members)
     except (TypeError, ValueError, RecursionError):
         return value  # a DataFrame, say, or what the engine says is no data
 
