@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from byref.adapters.mcp.schemas import SENTENCE, sound, with_offloading, with_references
+from byref.adapters.mcp.schemas import SENTENCE, sound, with_learned, with_offloading, with_references
 
 
 def tool(properties: Any, **more: Any) -> dict[str, Any]:
@@ -93,6 +93,19 @@ def test_an_output_schema_holds_for_what_it_held_for_and_for_what_is_stored() ->
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
     assert schema["type"] == "object" and schema["title"] == "T"
+
+
+def test_what_a_tool_has_returned_is_shown_and_is_no_promise() -> None:
+    known = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    for learned, inner in ((known, known), ({"type": "array"}, {"type": "array"})):
+        shown = with_learned(tool({}), learned)["outputSchema"]
+        jsonschema.Draft202012Validator.check_schema(shown)
+        part = shown["anyOf"][0]
+        assert (part if learned is known else part["properties"]["result"]) == inner
+        for value in ({"a": 1}, {"a": "x"}, {"result": []}, {"byref": {}}, {}):
+            jsonschema.validate(value, shown)
+    for nothing in (None, {}, {"type": "string"}):
+        assert with_learned(tool({}), nothing) == tool({})
 
 
 @pytest.mark.parametrize("more", [{"$id": "https://x.example/s"}, {"properties": {"a": {"$ref": "#"}}}])

@@ -350,10 +350,10 @@ def test_every_result_is_in_the_ledger(two: Two) -> None:
 
 
 @pytest.mark.slow
-def test_what_tools_have_returned_is_shown_to_code_alone(place: Place) -> None:
-    """Also that of `my-shop`, a name that is none in code.
+def test_what_tools_have_returned_is_their_output_schema_in_later_conversations(place: Place) -> None:
+    """Where their servers do not say it. It stays the same within a conversation, and the client's check refuses no result.
 
-    Clients refuse a result without `structuredContent` of a tool with an `outputSchema`, and some read the one in place of the content.
+    Functions of code show it as well, though a name such as that of `my-shop` is no name in code.
     """
     rows = "my-shop__rows"
     config = place.write({name: place.shop(name) for name in ("my-shop", "south")}, functions=True)
@@ -362,13 +362,16 @@ def test_what_tools_have_returned_is_shown_to_code_alone(place: Place) -> None:
         for count in (3, 2_000):
             assert held.call(rows, {"count": count}).structured_content is None
         held.call("my-shop__whoami")
-        before = tools_of(first)
+        assert tools_of(first)[rows].output_schema is None
     with Held(lambda: place.client("--config", config)) as held:
         tools = tools_of(Two(held, Heard(), place))
-        assert {name: tools[name].output_schema for name in tools} == {
-            name: before[name].output_schema for name in before
-        }
-        assert tools[rows].output_schema is None
-        for count in (2, 20_000):
-            assert held.call(rows, {"count": count}).structured_content is None
+        known = {"id": {"type": "integer"}, "name": {"type": "string"}, "score": {"type": "integer"}}
+        shown = tools[rows].output_schema
+        assert shown["anyOf"][0]["properties"]["result"]["items"]["properties"] == known
+        assert tools["my-shop__whoami"].output_schema is None
+        assert "total" in json.dumps(tools["my-shop__list_users"].output_schema)
+        small, big = (held.call(rows, {"count": count}) for count in (2, 20_000))
+        assert small.structured_content["result"] == json.loads(text_of(small))
+        assert "byref" in big.structured_content and len(text_of(big)) < 10_000
+        assert tools_of(Two(held, Heard(), place)) == tools
         assert "-> list[{'id': int" in text_of(held.call("code_interpreter", {"code": "help(my_shop__rows)"}))

@@ -13,7 +13,7 @@ from gateway_kit import Place, text_of
 
 from byref import Engine, Policy, ToolPolicy
 from byref.gateway.config import MAX_RESULT_BYTES, default_policy
-from byref.gateway.results import for_version, limit_of, limited, process
+from byref.gateway.results import for_version, limit_of, limited, process, structured
 
 VERSION = "2025-11-25"
 LONG = "All work and no play makes Jack a dull boy.\n" * 12_000
@@ -171,3 +171,31 @@ def test_old_clients_get_text_for_what_they_do_not_know() -> None:
     assert [block["type"] for block in for_version(raw, "2025-03-26")["content"]] == ["text", "audio"]
     old = for_version(raw, "2024-11-05")["content"]
     assert [block["type"] for block in old] == ["text", "text"] and "AAAA" not in json.dumps(old)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a":1}', {"a": 1}),
+        ("[1,2]", {"result": [1, 2]}),
+        ("no JSON", {"result": "no JSON"}),
+        ('{"a":NaN}', {"result": '{"a":NaN}'}),
+        ('{"a":1e999}', {"result": '{"a":1e999}'}),
+        ('"\\ud800"', {"result": '"\\ud800"'}),
+        ("[" * 100_000, {"result": "[" * 100_000}),
+        ("[" * 300 + "]" * 300, {"result": "[" * 300 + "]" * 300}),
+        *[(text, {"result": text}) for text in ("1,2", "],[", "]]]]]]]],[[[[[[[[", "1]]]]]]]]")],
+        ("9" * 5_000, {"result": "9" * 5_000}),
+        ("", {"result": ""}),
+    ],
+)
+def test_a_result_of_a_tool_that_shows_what_it_returns_has_structured_content(text: str, expected: Any) -> None:
+    raw = {"content": [{"type": "text", "text": text}]}
+    assert structured(raw, "2025-06-18") == {**raw, "structuredContent": expected}
+    for other in ({**raw, "isError": True}, {**raw, "structuredContent": {"b": 1}}):
+        assert structured(other, "2025-06-18") == other
+    assert structured({**raw, "structuredContent": None}, "2025-06-18") == {**raw, "structuredContent": expected}
+    for value in ([1], "words", 0, False):
+        other = {**raw, "structuredContent": value}
+        assert structured(other, "2025-06-18") == {**raw, "structuredContent": {"result": value}}
+    assert structured(raw, "2025-03-26") == raw

@@ -8,13 +8,13 @@ import logging
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 
-from byref.adapters.mcp.schemas import sound, with_offloading, with_references
+from byref.adapters.mcp.schemas import sound, with_learned, with_offloading, with_references
 from byref.gateway import labels
 from byref.gateway.containment import is_failure
 from byref.gateway.names import Names
@@ -28,6 +28,7 @@ MAX_TEMPLATE_CHARS = 1_000
 SHOWING_SECONDS = 20.0
 """CPU seconds for checking the schemas of one list of one server; tools beyond that are left out."""
 
+Learned = Callable[[tuple[str, ...]], Mapping[str, Json | None]]
 OnThread = Callable[[Callable[[], dict[str, "Offered"]]], Awaitable[dict[str, "Offered"]]]
 MAX_NAMED = 10
 """Names listed in one log line or one error."""
@@ -52,6 +53,11 @@ class Offered:
     shown: Json
     """The definition as the client gets it."""
 
+    @property
+    def shows_learned(self) -> bool:
+        """Whether the client is shown what the tool has returned so far, because its server does not say what it returns."""
+        return "outputSchema" in self.shown and "outputSchema" not in self.definition
+
 
 class Catalogue:
     """The tools, prompts and resources of all servers of a conversation."""
@@ -61,9 +67,11 @@ class Catalogue:
         upstreams: Sequence[Upstream],
         policy: Policy,
         thread: OnThread,
+        learned: Learned,
         reserved: Sequence[str] = (),
     ) -> None:
-        """`reserved` are names of tools of the gateway's own."""
+        """`learned` gives what tools have returned so far, by their names; `reserved` are names of tools of the gateway's own."""
+        self._learned = learned
         self._thread = thread
         self._showing = {"tools": anyio.Lock(), "prompts": anyio.Lock()}
         self._upstreams = upstreams
@@ -99,6 +107,8 @@ class Catalogue:
         before, found = self._offered[kind], dict[str, Offered]()
         spent, left_out = defaultdict[str, float](float), Counter[str]()
         changed = defaultdict[str, list[str]](list)
+        unsaid = tuple(name for name, _, item in named if kind == "tools" and "outputSchema" not in item)
+        learned = self._learned(unsaid) if unsaid else {}
         for name, upstream, item in named:
             same = before.get(name)
             if same is not None and same.definition is item:
@@ -113,6 +123,7 @@ class Catalogue:
                 if is_changed and (same is None or _digest(same.definition) != digest):
                     changed[upstream.name].append(name)
                 shown = self._shown(kind, name, item, upstream.name, is_changed=is_changed)
+                shown = with_learned(shown, learned.get(name))
                 found[name] = Offered(upstream, item["name"], item, shown)
             except BaseException as error:
                 if not is_failure(error):

@@ -23,7 +23,7 @@ from byref.errors import visible
 from byref.functions import Function
 from byref.gateway import labels, own, search
 from byref.gateway.calls import Call
-from byref.gateway.catalogue import Offered
+from byref.gateway.catalogue import Learned, Offered
 from byref.gateway.channel import Unavailable
 from byref.gateway.config import FunctionsConfig, GatewayConfig
 from byref.gateway.names import SEPARATOR, Names
@@ -34,7 +34,6 @@ from byref.tools.code import CODE_INTERPRETER
 
 Json = dict[str, Any]
 Forward = Callable[[Call, Upstream, Json, str], Awaitable[Json]]
-Learned = Callable[[tuple[str, ...]], Mapping[str, Json | None]]
 
 SEARCH: Final = "search_tools"
 MAX_FOUND: Final = 10

@@ -111,7 +111,7 @@ class Conversation:
         if config.functions is not None and CODE_INTERPRETER.name in self._own_tools:
             self._code = CodeTools(config, config.functions, session, self._learned)
         reserved = (SEARCH,) if self._code is not None and self._code.searches else ()
-        self._catalogue = Catalogue(self._upstreams, session.policy, self._thread, reserved)
+        self._catalogue = Catalogue(self._upstreams, session.policy, self._thread, self._learned, reserved)
         self._level: str | None = None
         self._subscribed: dict[str, None] = {}
         self._showing = anyio.Lock()
@@ -283,6 +283,7 @@ class Conversation:
                     arguments=arguments,
                     limit=limit,
                     version=version,
+                    shows_learned=offered.shows_learned,
                 )
             )
             if is_stored:
@@ -296,7 +297,7 @@ class Conversation:
             and passes_surely(self.session.policy, name, raw)
             and self._accounts.later(process)
         ):
-            return results.for_version(raw, version)
+            return results.for_version(results.structured(raw, version) if offered.shows_learned else raw, version)
         result = await process()
         if size_of(raw) > MAX_BY_HTTP:
             _check_length(call.context, await self._thread(lambda: weight_of(result, MAX_BY_HTTP)))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mcp.types.version import is_version_at_least
+from pydantic_core import from_json
 
 from byref.accounting.ledger import dump
 from byref.adapters.mcp import content as mcp_content
@@ -85,10 +86,11 @@ def process(
     arguments: object,
     limit: int | None,
     version: str,
+    shows_learned: bool = False,
 ) -> tuple[Json, bool]:
     """Take a result into the session; return the result for the client, and whether something was stored.
 
-    A result that the model reads whole is returned exactly as it came.
+    A result that the model reads whole is returned exactly as it came, but for what `structured` adds.
     """
     if limit is not None:
         policy = limited(session.policy, tool, limit, raw)
@@ -97,8 +99,27 @@ def process(
     given = _given(raw)
     result = session.process(given, tool=tool, arguments=arguments, is_error=raw.get("isError") is True)
     if result.route.passes_whole and not is_reshaped(session.policy, tool, given):
-        return for_version(raw, version), False
-    return _replacement(raw, result, version), bool(result.artifacts)
+        return for_version(structured(raw, version) if shows_learned else raw, version), False
+    is_structured = "structuredContent" in raw or shows_learned
+    return _replacement(raw, result, version, is_structured=is_structured), bool(result.artifacts)
+
+
+def structured(raw: Json, version: str) -> Json:
+    """Return a result with structured content: of a tool that shows what it returns, clients refuse one without it."""
+    value: object = raw.get("structuredContent")
+    if isinstance(value, dict) or raw.get("isError") is True or not is_version_at_least(version, STRUCTURED_SINCE):
+        return raw
+    if value is None:
+        blocks = raw.get("content")
+        texts = [block.get("text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+        text = "\n".join(text for text in texts if isinstance(text, str))
+        try:
+            # As a client reads it: no NaN, no half surrogate pairs, and no deeper, where some levels are around it in the message.
+            [[[[[[[[value]]]]]]]] = from_json(f"[[[[[[[[{text}]]]]]]]]", allow_inf_nan=False)
+            json.dumps(value, allow_nan=False)  # 1e999 is read as infinite
+        except ValueError:
+            value = text
+    return {**raw, "structuredContent": value if isinstance(value, dict) else {"result": value}}
 
 
 def _beside(raw: Json) -> set[str]:
@@ -155,14 +176,14 @@ def is_reshaped(policy: Policy, tool: str, given: Any) -> bool:
     return own.mapper is not None or own.template is not None or KEY in dump(given)
 
 
-def _replacement(raw: Json, result: Result, version: str) -> Json:
+def _replacement(raw: Json, result: Result, version: str, *, is_structured: bool) -> Json:
     """Return the client's result in place of one that was stored or reshaped."""
     links = mcp_content.links(result)
     made = mcp_content.tool_result(result.content, version=version, is_error=result.is_error, links=links)
     kept = {*_beside(raw), "isError", "resultType"}
     found = {key: value for key, value in raw.items() if key in kept}
     found["content"] = dumped(made)["content"]
-    if "structuredContent" in raw and is_version_at_least(version, STRUCTURED_SINCE):
+    if is_structured and is_version_at_least(version, STRUCTURED_SINCE):
         found["structuredContent"] = {OFFLOADED: _stored(result)}
     return found
 

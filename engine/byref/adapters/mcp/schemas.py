@@ -20,6 +20,7 @@ SENTENCE: Final = (
     'Any argument may be a reference to stored data instead of a value: "$name", or '
     '{"$var": "name", "jq": "map(.id)"}; it is replaced by the data before the tool runs.'
 )
+LEARNED: Final = "What it has returned so far, which is no promise."
 OFFLOADED: Final = "byref"
 """The member of structured content that replaces a stored output."""
 _OUTSIDE: Final = ("title", "description", "default", "examples", "deprecated")
@@ -81,6 +82,18 @@ def with_offloading(tool: Json) -> Json:
     inner = {key: value for key, value in schema.items() if key not in hoisted}
     replacement = {"type": "object", "required": [OFFLOADED], "properties": {OFFLOADED: {"type": "object"}}}
     return {**shown, "outputSchema": {**outer, "type": "object", "anyOf": [inner, replacement]}}
+
+
+def with_learned(tool: Json, learned: Json | None) -> Json:
+    """Return the definition of a tool whose server does not say what it returns, with what it has returned so far as output schema.
+
+    Anything else fits, too: what was learned is no promise. What is no object is the member "result" of one, as SDKs write it.
+    """
+    if not learned or learned.get("type") == "string":
+        return tool
+    if learned.get("type") != "object":
+        learned = {"type": "object", "properties": {"result": learned}, "required": ["result"]}
+    return {**tool, "outputSchema": {"type": "object", "description": LEARNED, "anyOf": [learned, {}]}}
 
 
 def _beside_reference(schema: object) -> Any:
