@@ -555,7 +555,6 @@ def test_a_provider_s_own_blocks_keep_what_it_takes() -> None:
     assert sent(cached, "openai") == sent(cached, "mcp") == [{"type": "text", "text": "a"}]
     for name in ("search result", "document of text", "document of blocks"):
         assert sent(TEXT[name], "anthropic") == [TEXT[name]]
-        assert sent(TEXT[name], "openai") == [{"type": "text", "text": "words"}]
     for name in ("anthropic", "anthropic pdf"):
         assert sent(MEDIA[name][0], "anthropic") == [MEDIA[name][0]]
     assert sent(MEDIA["responses image"][0], "openai-responses") == [MEDIA["responses image"][0]]
@@ -567,7 +566,18 @@ def test_a_provider_s_own_blocks_keep_what_it_takes() -> None:
     assert sent(ELSEWHERE["link"], "mcp") == [ELSEWHERE["link"]]
 
 
+def test_a_search_result_keeps_its_title_and_source() -> None:
+    result, bare = TEXT["search result"], TEXT["search result of Bedrock"]
+    text = {"type": "text", "text": "title: A\nsource: https://example.com\n\nwords"}
+    assert sent(result, "openai") == sent(result, "mcp") == [text]
+    assert sent(bare, "openai") == [{"type": "text", "text": "title: t\nsource: s\n\nwords"}]
+    long = sent({**result, "title": "a\nsource: b" + "x" * 9_000}, "openai")[0]["text"]
+    assert long.startswith("title: a source: bx") and len(long) < 2_100
+
+
 def test_what_a_provider_does_not_take_is_text() -> None:
+    for name in ("document of text", "document of blocks"):
+        assert sent(TEXT[name], "openai") == [{"type": "text", "text": "words"}]
     for format, kind in (("anthropic", "text"), ("openai-responses", "input_text")):
         assert sent(MEDIA["mcp bmp"][0], format) == [{"type": kind, "text": f"[image: bmp, {len(PNG) + 2} bytes]"}]
         assert sent(MEDIA["mcp svg"][0], format) == [{"type": kind, "text": SVG.decode()}]

@@ -97,7 +97,7 @@ def test_what_a_client_sends_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None
         b'{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"x":"%s"}}' % long,
         b'{"jsonrpc":"2.0","id":5,"result":{"x":[%s1]}}' % many,
         b'{"jsonrpc":"2.0","method":"notifications/x","params":{"x":[%s1]}}' % many,
-        b"no JSON",
+        b"\r",
         b"",
         b'{"jsonrpc":"2.0","id":6,"method":"ping"}',
     ]
@@ -109,11 +109,36 @@ def test_what_a_client_sends_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None
     requests = [item.message for item in found if isinstance(item, SessionMessage)]
     assert [(type(one), one.id) for one in requests] == [(JSONRPCRequest, 1), (JSONRPCError, 5), (JSONRPCRequest, 6)]
     assert "the client sent more than 50,000 arrays" in requests[1].error.message
-    assert sum(isinstance(item, Exception) for item in found) == 1
+    assert len(found) == len(requests)
     refused = {error["id"]: error["error"] for error in map(json.loads, ends.lines)}
     assert {id: error["code"] for id, error in refused.items()} == {2: -32600, 3: -32600, 4: -32600}
     for id, told in {2: "50,000 arrays", 3: "200 levels", 4: "more than 1 MB"}.items():
         assert told in refused[id]["message"]
+
+
+@pytest.mark.parametrize(
+    ("line", "id", "code", "told"),
+    [
+        (b"no JSON", None, -32700, "no JSON"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping"', None, -32700, "no JSON"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"x":"\xff', None, -32700, "no JSON"),
+        (b"[" * 1_000, None, -32600, "batches"),
+        (b'{"a":' * 3_000, None, -32700, "no JSON"),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', None, -32600, "batches"),
+        (b'{"jsonrpc":"2.0","id":1,"method":5}', 1, -32600, "no message"),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":5}', None, -32600, "no message"),
+        (b'{"id":null}', None, -32600, "no message"),
+        (b'"%s"' % (b"x" * 100_000), None, -32600, "no message"),
+    ],
+)
+def test_a_line_that_is_no_message_is_answered(line: bytes, id: int | None, code: int, told: str) -> None:
+    ends = Pipes()
+    giving = threading.Thread(target=ends.give, args=(line,))
+    giving.start()
+    assert ends.served([]) == []
+    giving.join()
+    [refused] = map(json.loads, ends.lines)
+    assert (refused["id"], refused["error"]["code"]) == (id, code) and told in refused["error"]["message"]
 
 
 def test_long_and_short_messages_are_lines_in_their_order() -> None:

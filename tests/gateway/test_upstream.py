@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -442,9 +442,12 @@ def configured(**server: Any) -> ServerConfig:
     return parse_config({"mcpServers": {"it": server}}).servers[0]
 
 
+def running(behaviour: str) -> AbstractAsyncContextManager[Upstream]:
+    return started(configured(command=sys.executable, args=["-S", RAW, behaviour]))
+
+
 @asynccontextmanager
-async def running(behaviour: str) -> AsyncIterator[Upstream]:
-    server = configured(command=sys.executable, args=["-S", RAW, behaviour])
+async def started(server: ServerConfig) -> AsyncIterator[Upstream]:
     upstream = Upstream(server, Nobody(), Allowance("it"), start_timeout=20)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(upstream.run)
@@ -481,6 +484,77 @@ def test_a_connection_that_is_gone_and_a_late_answer_are_told_as_such() -> None:
         async with running("hangs") as upstream:
             with pytest.raises(Unavailable, match=r"did not answer within 0\.1 s"):
                 await upstream.request("tools/call", {"name": "raw"}, timeout=0.1)
+
+    asyncio.run(main())
+
+
+async def flawed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer one request at an address; a call in the way that its tool's name says."""
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
+    asked = json.loads(await reader.readexactly(length) or b"{}")
+    id, method = asked.get("id"), asked.get("method")
+    status, answer = 200 if id is not None else 202 if method else 405, {"jsonrpc": "2.0", "id": id, "result": {}}
+    if method == "initialize":
+        about = {"name": "flawed", "version": "1"}
+        answer["result"] = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": about}
+    match asked["params"]["name"] if method == "tools/call" else None:
+        case "drops":
+            writer.close()
+            return
+        case "forgets":
+            status = 404
+        case "confuses":
+            answer["id"] = id + 1
+        case "writes":
+            answer["id"] = str(id)
+        case "fails":
+            answer = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "no"}}
+    body = json.dumps(answer).encode()
+    kind = b"content-type: application/json\r\nmcp-session-id: s"
+    writer.write(
+        b"HTTP/1.1 %d -\r\nconnection: close\r\ncontent-length: %d\r\n%s\r\n\r\n%s" % (status, len(body), kind, body)
+    )
+    await writer.drain()
+    writer.close()
+
+
+@asynccontextmanager
+async def at_address() -> AsyncIterator[Upstream]:
+    port = free_port()
+    async with (
+        await asyncio.start_server(flawed, "127.0.0.1", port),
+        started(configured(type="http", url=f"http://127.0.0.1:{port}/mcp")) as upstream,
+    ):
+        yield upstream
+
+
+def test_a_call_without_an_answer_tells_what_is_known_of_it() -> None:
+    """The loss of its HTTP connection ends no other; a server does nothing for a session that it has forgotten."""
+
+    async def main() -> None:
+        async with at_address() as upstream:
+            with pytest.raises(Unavailable, match=r"lost its connection \(.+\); whether .+ is unknown\.$"):
+                await upstream.request("tools/call", {"name": "drops"})
+            assert upstream.is_ready and upstream.lives == 1
+            told = r"\(its session is over \(HTTP 404\)\); the call had no effect\. A new connection is being made"
+            with pytest.raises(Unavailable, match=told):
+                await upstream.request("tools/call", {"name": "forgets"})
+            assert not upstream.is_ready
+
+    asyncio.run(main())
+
+
+def test_an_answer_with_the_id_of_another_is_none() -> None:
+    """With its own id as text it is one, and so is an error without an id."""
+
+    async def main() -> None:
+        async with at_address() as upstream:
+            with pytest.raises(MCPError, match="has the id of another request"):
+                await upstream.request("tools/call", {"name": "confuses"})
+            assert await upstream.request("tools/call", {"name": "writes"}) == {}
+            with pytest.raises(MCPError, match=r"^no$"):
+                await upstream.request("tools/call", {"name": "fails"})
 
     asyncio.run(main())
 

@@ -13,9 +13,13 @@ from byref.content import formats
 from byref.content.blocks import Block
 from byref.content.formats import Piece
 from byref.content.media import Media
+from byref.errors import one_line
 
 MAX_READABLE_BYTES: Final = 8_000
 """Maximum bytes of an image of text (SVG) that is given as text: about as many tokens as a provider counts for an image."""
+
+MAX_CITED_CHARS: Final = 2_000
+"""Maximum characters of the title and of the source of a search result that are written into its text."""
 
 _SEEN: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """Image types that Anthropic and OpenAI accept."""
@@ -114,8 +118,17 @@ def _is_sendable(own: dict[str, Any], format: str) -> bool:
 
 def _text(piece: Piece) -> str:
     if isinstance(piece.block, Block):
-        return piece.block.text
+        return _provenance(piece.original or {}) + piece.block.text
     return piece.block.placeholder if piece.block is not None else formats.to_json([piece.original])[1:-1]
+
+
+def _provenance(item: Mapping[Any, Any]) -> str:
+    """Return the lines that say which page a search result is of, for the model to cite; no text for any other block."""
+    found = item if item.get("type") == "search_result" else item.get("searchResult")
+    if not isinstance(found, Mapping):
+        return ""
+    lines = [f"{key}: {one_line(found[key], MAX_CITED_CHARS)}\n" for key in ("title", "source") if found.get(key)]
+    return "".join(lines) + "\n" if lines else ""
 
 
 def _media(media: Media, format: str) -> dict[str, Any]:

@@ -308,7 +308,9 @@ class _Link(_Connection):
     async def _refused(self, message: JSONRPCRequest, response: httpx2.Response) -> None:
         reason = f"HTTP {response.status_code}"
         if response.status_code == 404 and self._session is not None:
-            await self._broken("its session is over (HTTP 404)")
+            reason = "its session is over (HTTP 404)"
+            await self._fail(message.id, CONNECTION_CLOSED, reason, {HTTP_STATUS: 404})
+            await self._broken(reason)
             return
         with suppress(httpx2.StreamError, httpx2.ReadError, httpx2.DecodingError, Oversized):
             data, _ = await body(response, self._allowance, _MAX_ERROR_BYTES)
@@ -389,7 +391,10 @@ class _Link(_Connection):
         if id is None or not isinstance(message, JSONRPCResponse | JSONRPCError):
             await self._put(message, related=id)
             return False
-        # This stream belongs to one request, so the answer gets its id, whatever the server wrote.
+        # Some servers write the id as text, or none to an error. Any other is that of another answer, which nobody may get.
+        if message.id is not None and str(message.id) != str(id):
+            await self._fail(id, INTERNAL_ERROR, "the server's answer has the id of another request")
+            return True
         message.id = id
         await self._put(message)
         return True

@@ -267,7 +267,7 @@ async def _read_on(readers: Executor, data: bytes, allowance: Allowance, lease: 
 _NO_MESSAGE = "the server's answer is no message of this protocol"
 
 
-def failed(id: int | str, reason: str, code: int = INTERNAL_ERROR) -> JSONRPCError:
+def failed(id: int | str | None, reason: str, code: int = INTERNAL_ERROR) -> JSONRPCError:
     """Return an error in place of an answer."""
     return JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=reason))
 

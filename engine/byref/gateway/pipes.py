@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 import anyio
+import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp.types import INVALID_REQUEST
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, JSONRPCError
 
 from byref.gateway.messages import (
     MAX_MESSAGE_BYTES,
@@ -99,9 +100,21 @@ async def _read(
                     else:
                         await into.send(SessionMessage(failed(id, str(error))))
                     continue
-                await into.send(
-                    ValueError("no message of this protocol") if message is None else SessionMessage(message)
-                )
+                if message is not None:
+                    await into.send(SessionMessage(message))
+                elif line.strip():
+                    await refusals.send(SessionMessage(_refusal(line)))
+
+
+def _refusal(line: bytes) -> JSONRPCError:
+    """Return the error that answers a line that is no message."""
+    if line.lstrip().startswith(b"["):
+        return failed(None, "batches are not served: send each message in a line of its own", INVALID_REQUEST)
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except (ValueError, RecursionError):
+        return failed(None, "the line is no JSON that can be read", PARSE_ERROR)
+    return failed(id_of(line) if asks(line) else None, "the line is no message of this protocol", INVALID_REQUEST)
 
 
 async def _write(messages: MemoryObjectReceiveStream[SessionMessage], output: Output) -> None:

@@ -236,10 +236,7 @@ class Upstream:
             code = None if isinstance(error, Refused) else error.code
             if code == CONNECTION_CLOSED:
                 await self._noticed(dispatcher)
-                gone = f"the MCP server {self.name!r} went away during the call ({self._trouble or error})"
-                raise Unavailable(
-                    f"{gone}; whether the call took effect is unknown. It is being restarted: try again shortly."
-                ) from error
+                raise Unavailable(self._interrupted(error, is_gone=self._dispatcher is not dispatcher)) from error
             if code == REQUEST_TIMEOUT and timeout is not None:
                 raise Unavailable(
                     f"the MCP server {self.name!r} did not answer within {timeout:g} s; the call was cancelled."
@@ -312,9 +309,24 @@ class Upstream:
     def _away(self) -> str:
         when = "now" if self._retry_at is None else f"in {max(0.0, self._retry_at - time.monotonic()):.0f} s"
         return (
-            f"the MCP server {self.name!r} is not available: {self._trouble}. It is being restarted ({when}): "
+            f"the MCP server {self.name!r} is not available: {self._trouble}. {self._again} ({when}): "
             "try again shortly, or go on without it."
         )
+
+    @property
+    def _again(self) -> str:
+        return "A new connection is being made" if self.is_at_address else "It is being restarted"
+
+    def _interrupted(self, error: MCPError, *, is_gone: bool) -> str:
+        """Say why a call got no answer, and whether it may have taken effect."""
+        reason = (self._trouble if is_gone else "") or error.error.message
+        # A server does nothing about a request of a session that it does not know.
+        is_refused = isinstance(error.error.data, dict) and error.error.data.get(HTTP_STATUS) == 404
+        effect = "the call had no effect" if is_refused else "whether the call took effect is unknown"
+        if is_gone:
+            gone = f"the MCP server {self.name!r} went away during the call"
+            return f"{gone} ({reason}); {effect}. {self._again}: try again shortly."
+        return f"the call to the MCP server {self.name!r} lost its connection ({reason}); {effect}."
 
     async def _noticed(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> None:
         """Wait a moment for `run` to find out how the connection ended, so that the error can say it."""
