@@ -421,7 +421,7 @@ def test_the_command_line_takes_a_store(named: str, tmp_path: Path, monkeypatch:
     assert code == 0 and str(tmp_path / "blobs") in printed
     store = FileStore("blobs")
     [key] = keys_of(store)
-    assert command("show", "users", *blobs) == (0, Path(store.uri(key)).read_text() + "\n")
+    assert command("show", "users", *blobs) == (0, Path(store.uri(key)).read_text())
     arguments = json.dumps({"artifact_id": "users", "expression": "length"})
     code, printed = command("tool", "artifact_jq", arguments, *blobs)
     assert code == 0 and "3000" in printed
@@ -449,7 +449,7 @@ def test_the_environment_names_a_store(tmp_path: Path, monkeypatch: pytest.Monke
     code, printed = command("process", "users.json")
     assert code == 0 and str(tmp_path / "blobs") in printed
     [key] = keys_of(FileStore("blobs"))
-    assert command("show", "users") == (0, Path(FileStore("blobs").uri(key)).read_text() + "\n")
+    assert command("show", "users") == (0, Path(FileStore("blobs").uri(key)).read_text())
 
 
 @pytest.mark.parametrize("verb", [("show", "users"), ("sweep",), ("db", "verify", "--deep"), ("ledger",)])
