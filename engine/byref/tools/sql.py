@@ -17,7 +17,7 @@ from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
 from byref.errors import ToolError
 from byref.interpreter import runs
-from byref.interpreter.inputs import Inputs, check_size, data_of, data_of_variable, limits_of
+from byref.interpreter.inputs import Inputs, check_size, data_of, data_of_variable
 from byref.references.coercion import as_code, as_key
 from byref.references.targets import Target, lookup
 from byref.tools.code import INLINE_SHARE, answer
@@ -57,7 +57,7 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
         variable.artifact.use()
     for name, target in _artifacts(scope, [name for name in names if name not in found]).items():
         data[name] = _data(scope, target, name)
-    limits = limits_of(scope)
+    limits = scope.limits
     with readable_failures(scope):
         outcome = tracing.run(
             scope,
@@ -115,7 +115,7 @@ def _check_size(scope: Scope, artifact: Artifact) -> None:
 
 
 def _data(scope: Scope, target: Target, name: str) -> Data:
-    if target.artifact.is_binary:
+    if target.artifact.is_binary and not target.artifact.is_exact:
         raise ToolError(f"{name} is {target.artifact.content_type}, binary: it is no table")
     _check_size(scope, target.artifact)
     return data_of(target.artifact, target.path)
