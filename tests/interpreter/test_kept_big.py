@@ -111,3 +111,36 @@ def test_asynchronous_hosts_have_it_too(database_url: str, sandbox: Sandbox) -> 
             return resolved["x"], await session.value(await session.variable("big"))
 
     assert asyncio.run(talk()) == (list(range(4 * ROWS)),) * 2
+
+
+def test_a_table_whose_state_does_not_fit_is_the_table_it_was(local: Engine, tenant: str) -> None:
+    """Its columns take more than a run may send; with its types, compressed, it takes less."""
+    session = local.session("chat", tenant=tenant, policy=Policy(run_result_bytes=3 << 20))
+
+    def ask(code: str) -> str:
+        return session.call("code_interpreter", {"code": code}).text
+
+    columns = (
+        "'a': np.zeros(n), 'b': 1.5, 'o': 'text', 'd': [datetime.date(2024, 1, 1)] * n, 'c': pd.Categorical(['x'] * n)"
+    )
+    made = ask(
+        f"import datetime\nn = 150_000\nh = pd.DataFrame({{{columns}}})\nh.attrs = {{'unit': 'EUR', 'at': (1, 2)}}"
+    )
+    assert made == "[kept for later calls: n (integer), h (DataFrame of 150,000 rows and 5 columns)]"
+    for _ in range(2):
+        assert ask("[h.attrs == {'unit': 'EUR', 'at': (1, 2)}, str(h.d.iloc[0]), str(h.c.dtype)]") == (
+            '[true,"2024-01-01","category"]'
+        )
+    assert "[kept for later calls: h " in ask("h.attrs['unit'] = 'USD'")
+    assert "[kept for later calls: h " in ask("h.loc[5, 'd'] = None")
+    assert ask("h.attrs['unit'], int(h.d.isna().sum())") == '["USD",1]'
+    assert "columns, no longer DataFrame with its attrs)]" in ask("h.attrs['f'] = lambda: 1")
+    assert ask("h.attrs") == "{}"
+
+
+def test_a_change_in_a_cell_of_such_a_table_is_kept(local: Engine, tenant: str) -> None:
+    session = local.session("chat", tenant=tenant, policy=Policy(run_result_bytes=3 << 20))
+    session.run("h = pd.DataFrame({'a': np.zeros(400_000), 'l': [[1] for _ in range(400_000)]})")
+    assert not session.run("len(h)").bound
+    session.run("cells = h.l.tolist()\ncells[7].append(2)\ndel cells")
+    assert session.run("h.l[7]").value == [1, 2]

@@ -55,8 +55,10 @@ def _write_column(series: Any, depth: int) -> Any:
     if isinstance(dtype, pd.CategoricalDtype):  # Arrow drops the categories of an empty one
         codes = series.cat.codes.to_numpy()
         return ["categorical", _write_labels(dtype.categories, depth), _write_array(codes, depth), dtype.ordered]
+    column = series.reset_index(drop=True).to_frame("0")
+    column.attrs = {}
     try:
-        table = pa.Table.from_pandas(series.reset_index(drop=True).to_frame("0"), preserve_index=False, nthreads=1)
+        table = pa.Table.from_pandas(column, preserve_index=False, nthreads=1)
     except (pa.ArrowException, TypeError, ValueError):
         raise NotExact(f"a column of {dtype}") from None
     return ["arrow", _write_table(table)]
@@ -129,13 +131,27 @@ def _index(column: Any, freq: str | None, names: list[Any]) -> Any:
 
 
 def _write_series(series: Any, depth: int) -> Any:
-    return ["series", _write_column(series, depth), _write_index(series.index, depth), node(series.name, depth)]
+    written = ["series", _write_column(series, depth), _write_index(series.index, depth), node(series.name, depth)]
+    return written + _write_attrs(series, depth)
 
 
-def _series(column: Any, index: Any, name: Any) -> Any:
+def _series(column: Any, index: Any, name: Any, attrs: Any = None) -> Any:
     made = _column(column)
-    made.index, made.name = value_of(index), value_of(name)
+    made.index, made.name, made.attrs = value_of(index), value_of(name), value_of(attrs) or {}
     return made
+
+
+def _write_attrs(table: Any, depth: int) -> list[Any]:
+    """Return the node of a table's attrs, none where it has none, or where they are more than data."""
+    return [node(table.attrs, depth)] if table.attrs and keeps_attrs(table) else []
+
+
+def keeps_attrs(table: Any) -> bool:
+    """Whether a table comes back with all its attrs: they are data."""
+    try:
+        return type(node(table.attrs, 0)) is list
+    except NotExact:
+        return False
 
 
 def _write_frame(frame: Any, depth: int) -> Any:
@@ -144,7 +160,7 @@ def _write_frame(frame: Any, depth: int) -> Any:
     columns: list[Any] = [None] * frame.shape[1]
     if in_arrow:
         part = frame.iloc[:, in_arrow].reset_index(drop=True)
-        part.columns = [str(n) for n in in_arrow]
+        part.columns, part.attrs = [str(n) for n in in_arrow], {}
         try:
             table = pa.Table.from_pandas(part, preserve_index=False, nthreads=1)
         except (pa.ArrowException, TypeError, ValueError):
@@ -154,7 +170,8 @@ def _write_frame(frame: Any, depth: int) -> Any:
         together = None
     for number in set(range(frame.shape[1])) - set(in_arrow):
         columns[number] = _write_column(frame.iloc[:, number], depth)
-    return ["frame", together, columns, _write_index(frame.columns, depth), _write_index(frame.index, depth)]
+    labels, index = _write_index(frame.columns, depth), _write_index(frame.index, depth)
+    return ["frame", together, columns, labels, index, *_write_attrs(frame, depth)]
 
 
 def _is_arrow(dtype: Any) -> bool:
@@ -163,7 +180,14 @@ def _is_arrow(dtype: Any) -> bool:
     return not isinstance(dtype, pd.CategoricalDtype)
 
 
-def _frame(together: bytes | None, columns: list[Any], labels: Any, index: Any) -> Any:
+def _frame(together: bytes | None, columns: list[Any], labels: Any, index: Any, attrs: Any = None) -> Any:
+    made = _without_attrs(together, columns, labels, index)
+    if attrs is not None:
+        made.attrs = value_of(attrs)
+    return made
+
+
+def _without_attrs(together: bytes | None, columns: list[Any], labels: Any, index: Any) -> Any:
     made: dict[str, Any] = {}
     if together is not None:
         frame = _read_table(together).to_pandas(use_threads=False)

@@ -127,6 +127,16 @@ def test_a_table_comes_back_as_it_was(name: str) -> None:
     assert type(found.index) is type(table.index)
 
 
+@pytest.mark.parametrize("table", [FRAME, FRAME[["i", "f"]], FRAME["s"]], ids=["mixed", "numbers", "a series"])
+def test_attrs_that_are_data_come_back(table: Any) -> None:
+    table = table.copy()
+    table.attrs = {"unit": ("EUR", 1), "at": datetime.date(2024, 1, 1), 1: {2}}
+    assert again(table).attrs == table.attrs
+    assert again(again(table)).attrs == table.attrs
+    table.attrs["f"] = print
+    assert again(table).attrs == {}
+
+
 def test_a_table_that_comes_back_can_be_written_to() -> None:
     frame = again(pd.DataFrame({"a": [1.0, 2.0], "s": ["x", "y"]}))
     frame.loc[0, "a"] = 5
