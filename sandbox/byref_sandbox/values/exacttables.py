@@ -55,6 +55,10 @@ def _write_column(series: Any, depth: int) -> Any:
     if isinstance(dtype, pd.CategoricalDtype):  # Arrow drops the categories of an empty one
         codes = series.cat.codes.to_numpy()
         return ["categorical", _write_labels(dtype.categories, depth), _write_array(codes, depth), dtype.ordered]
+    if isinstance(dtype, pd.SparseDtype):
+        array, fill = series.array, node(dtype.fill_value, depth)
+        places = array.sp_index.to_int_index().indices
+        return ["sparse", len(series), _write_array(places, depth), _write_array(array.sp_values, depth), fill]
     column = series.reset_index(drop=True).to_frame("0")
     column.attrs = {}
     try:
@@ -85,6 +89,13 @@ def _categorical(labels: Any, codes: Any, ordered: bool) -> Any:
     categories = _column(labels)
     dtype = pd.CategoricalDtype(pd.Index(categories, dtype=categories.dtype), ordered)
     return pd.Series(pd.Categorical.from_codes(value_of(codes), dtype=dtype), copy=False)
+
+
+def _sparse(length: int, places: Any, present: Any, fill: Any) -> Any:
+    found, fill_value = value_of(present), value_of(fill)
+    dense = np.full(length, fill_value, dtype=found.dtype)
+    dense[value_of(places)] = found
+    return pd.Series(pd.arrays.SparseArray(dense, fill_value=fill_value), copy=False)
 
 
 def _column(node: Any) -> Any:
@@ -176,8 +187,8 @@ def _write_frame(frame: Any, depth: int) -> Any:
 
 def _is_arrow(dtype: Any) -> bool:
     if isinstance(dtype, np.dtype):
-        return dtype.kind in "biufmM"
-    return not isinstance(dtype, pd.CategoricalDtype)
+        return dtype.kind in "biufmM" and dtype.isnative
+    return not isinstance(dtype, pd.CategoricalDtype | pd.SparseDtype)
 
 
 def _frame(together: bytes | None, columns: list[Any], labels: Any, index: Any, attrs: Any = None) -> Any:
@@ -218,6 +229,7 @@ READERS: Final[Mapping[str, Callable[..., Any]]] = {
     "extension": lambda v: _column(v).array,
     "arrow": _arrow,
     "categorical": _categorical,
+    "sparse": _sparse,
     "range_index": _range_index,
     "multi_index": _multi_index,
     "index": _index,

@@ -101,6 +101,10 @@ TABLES = {
     "a tuple's name": pd.Series({"a": 1, "b": 2.5}).rename(("t", 1)),
     "intervals": pd.cut(FRAME["i"], 2),
     "counts": FRAME["c"].value_counts(),
+    "sparse": pd.get_dummies(FRAME["c"], sparse=True).assign(f=pd.arrays.SparseArray([1.5, math.nan, math.nan]), n=1),
+    "a sparse series": pd.Series(pd.arrays.SparseArray([0, 0, 3]), index=list("abc"), name="q"),
+    "sparse texts": pd.Series(pd.arrays.SparseArray(np.array(["a", "a", "b"], dtype=object), fill_value="a")),
+    "in another order of bytes": pd.DataFrame({"v": np.arange(3).astype(">i4"), "s": "x"}),
 }
 
 
