@@ -908,3 +908,13 @@ def test_a_wrong_command_line_says_what_is_wrong(
         Path(f"{name}.json").write_text(json.dumps(content))
     assert byref.cli.main(["mcp", *words]) in (1, 2)
     assert said in capsys.readouterr().err
+
+
+def test_a_table_too_big_to_be_stored_as_json_is_read_as_records(chat: byref.Session) -> None:
+    chat.run("big = pd.DataFrame({'a': range(200_001)})")
+    place = f"byref://artifact/{chat.variable('big').artifact.id}"
+    whole, lines = mcp_content.read(chat, place), mcp_content.read(chat, f"{place}/lines/2-3")
+    assert isinstance(whole, types.TextResourceContents)
+    assert (whole.mime_type, json.loads(whole.text)[-1]) == ("application/json", {"a": 200_000})
+    assert isinstance(lines, types.TextResourceContents)
+    assert lines.text == '{"a":0},\n{"a":1},'

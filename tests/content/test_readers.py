@@ -136,6 +136,7 @@ Pair = namedtuple("Pair", "a b")
 
 UTC = datetime.UTC
 
+FIELDS = [("id", "i4"), ("of", [("name", "U3"), ("p", "f8")])]
 SMALL: dict[str, tuple[object, str]] = {
     "text": ("plain\ttext\r\n  with odd   spacing\n", "plain\ttext\r\n  with odd   spacing\n"),
     "empty text": ("", ""),
@@ -226,6 +227,11 @@ SMALL: dict[str, tuple[object, str]] = {
     "DataFrame": (pd.DataFrame({"a": [1.0, None], "b": ["x", None]}), '[{"a":1.0,"b":"x"},{"a":null,"b":null}]'),
     "DataFrame with an index": (pd.DataFrame({"a": [1]}, index=["k"]), '[{"index":"k","a":1}]'),
     "DataFrame with twin columns": (pd.DataFrame([[1, 2]], columns=["a", "a"]), '[{"a":1,"a_2":2}]'),
+    "DataFrame with None as a column": (pd.DataFrame([[1, 2]], columns=[None, "a"]), '[{"null":1,"a":2}]'),
+    "labels of several levels": (pd.MultiIndex.from_tuples([("a", 1), ("b", None)]), '[["a",1.0],["b",null]]'),
+    "structured array": (np.array([(1, ("é", 0.5))], dtype=FIELDS), '[{"id":1,"of":{"name":"é","p":0.5}}]'),
+    "record of an array": (np.rec.array([(1, ("x", 2))], dtype=FIELDS)[0], '{"id":1,"of":{"name":"x","p":2.0}}'),
+    "structured array of two dimensions": (np.zeros((1, 1), dtype=[("n", "i4")]), '[[{"n":0}]]'),
     "DataFrame without columns": (pd.DataFrame(), "[]"),
     "DataFrame with times": (pd.DataFrame({"t": [pd.Timestamp("2026-01-02"), pd.NaT]}), '[{"t":"2026-01-02T00:00:00"},{"t":null}]'),
     "Series": (pd.Series([1, 2]), "[1,2]"),

@@ -174,6 +174,7 @@ def test_what_is_not_changed_is_not_told(given: Session) -> None:
         "[users: assigned for this run only; the stored data is unchanged]"
     )
     assert ask(given, "df('L')['x'] = 1") == "[L: changed for this run only; the stored data is unchanged]"
+    assert "changed for this run" not in ask(given, "df(users).append({'id': 1})")
 
 
 @pytest.mark.slow

@@ -145,6 +145,18 @@ def test_two_calls_at_once_both_count(session: Session) -> None:
     assert session.run("[f_0(), f_1(), f_2(), mine_0[2], mine_1, count]").value == [0, 1, 2, 9, [[0], 1], 0]
 
 
+@pytest.mark.postgresql("two transactions at once")
+def test_a_change_that_two_calls_at_once_have_made_is_named(session: Session) -> None:
+    session.run("x = []\nt = pd.DataFrame({'a': [1]})\nuntouched = [1]")
+    codes = [f"import time\ntime.sleep(0.3)\nx.append({n})\nt['n{n}'] = {n}\nsame = 7\nz{n} = {n}" for n in range(2)]
+    with ThreadPoolExecutor() as pool:
+        told = [*pool.map(lambda code: ask(session, code), codes)]
+    [later] = [n for n, text in enumerate(told) if "meanwhile" in text]
+    assert f"[bound by another call meanwhile: z{1 - later}; " in told[later]
+    assert "[bound by another call meanwhile: t, x; what this call made took the place of that]" in told[later]
+    assert session.run("[x, list(t), same, z0, z1]").value == [[later], ["a", f"n{later}"], 7, 0, 1]
+
+
 def test_what_else_is_bound_to_a_name_counts(engine: Engine, tenant: str) -> None:
     session = engine.session("sql", tenant=tenant, policy=Policy(tools=("code_interpreter", "artifact_sql")))
     session.run("x = [1]\ny = {'x': x}\ndef f(): return x")

@@ -142,6 +142,14 @@ def test_df_says_what_it_needs(sandbox: Sandbox, code: str, message: str) -> Non
     assert message in outcome.error.message + (outcome.error.hint or "")
 
 
+def test_df_of_a_text_says_which_variable_that_is(sandbox: Sandbox) -> None:
+    given = {"note": "It was a dark night. " * 3_000, "users": USERS}
+    error = sandbox.run("df(note)", given).error
+    assert (error.kind, error.message.partition(":")[0]) == ("TypeError", "note is text and no table")
+    error = sandbox.run("df('night ' * 1_000)", given).error
+    assert (error.kind, len(error.message) < 200) == ("NameError", True)
+
+
 def test_only_what_the_code_names_is_loaded(sandbox: Sandbox) -> None:
     def never() -> bytes:
         raise AssertionError("loaded without need")

@@ -263,3 +263,19 @@ def test_an_integer_may_be_written_with_a_point(local_house: House, tenant: str)
             problem(await client.post("/sessions/a/compaction", content=body, headers=headers), 422, "invalid-request")
 
     local_house.talk(local_house.token(tenant), talk)
+
+
+def test_a_table_too_big_to_be_stored_as_json_comes_as_records(house: House, tenant: str) -> None:
+    async def talk(client: httpx.AsyncClient) -> None:
+        await client.put("/sessions/a", json={})
+        await client.post("/sessions/a/run", json={"code": "big = pd.DataFrame({'a': range(200_001)})"})
+        artifact = (await client.get("/sessions/a/variables/big")).json()["artifact_id"]
+        content = await client.get(f"/sessions/a/artifacts/{artifact}/content")
+        assert content.headers["Content-Type"] == "application/json"
+        assert content.json()[-1] == {"a": 200_000}
+        lines = (await client.get(f"/sessions/a/artifacts/{artifact}/lines", params={"start": 3, "limit": 1})).json()
+        assert (lines["lines"][0]["text"], lines["total"]) == ('{"a":1},', 200_003)
+        resolved = await client.post("/sessions/a/resolve", json={"arguments": {"x": "$big[7].a"}})
+        assert resolved.json()["arguments"] == {"x": 7}
+
+    house.talk(house.token(tenant), talk)

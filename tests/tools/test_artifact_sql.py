@@ -116,6 +116,12 @@ def test_what_code_kept_is_a_table(asked: Session) -> None:
     assert ask(asked, "SELECT min(id) AS i, count(*) AS n FROM top").endswith("i | n\n1997 | 3")
 
 
+def test_what_is_no_data_is_said_to_be(asked: Session) -> None:
+    asked.run("masked = np.ma.array([1, 2])")
+    told = refused(asked, "SELECT * FROM masked")
+    assert "masked is no data but a value for code alone (MaskedArray): keep a DataFrame of it" in told
+
+
 def test_a_big_result_becomes_a_variable(asked: Session) -> None:
     content = ask(asked, "SELECT *, amount * 2 AS twice FROM orders")
     assert content.startswith("2,000 rows × 6 columns; first 10 and last 10 rows shown")

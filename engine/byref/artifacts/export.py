@@ -64,7 +64,7 @@ def _to_path(artifact: Artifact, path: Path) -> int:
 
 
 def _write(artifact: Artifact, file: IO[bytes]) -> int:
-    digest, written = blake3(), 0
+    artifact, digest, written = artifact.readable, blake3(), 0
     for _, data in artifact.payload.chunks():
         digest.update(data)
         left = memoryview(data)

@@ -7,13 +7,14 @@ import re
 import secrets
 import uuid
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
 import zstandard
+from blake3 import blake3
 from sqlalchemy import (
     JSON,
     ColumnElement,
@@ -34,10 +35,11 @@ from byref.artifacts.blobs import Published
 from byref.artifacts.notes import first_note
 from byref.content import to_block
 from byref.db.column_types import EscapedText
-from byref.db.payloads import Source, StoredPayload
+from byref.db.payloads import Converted, Source, StoredPayload
 from byref.db.tables import CAME, IS_FILE, WAS_MADE, ArtifactRow, BlobRow
-from byref.errors import ArtifactMissing
-from byref_sandbox import jsontext, tabletext
+from byref.errors import ArtifactMissing, ToolError
+from byref.stores.frames import line_count
+from byref_sandbox import EXACT, jsontext, tabletext
 
 PREVIEW_CHARS = 200
 MAX_FILES_LOOKED_AT = 500
@@ -105,6 +107,31 @@ class Artifact:
         """The id in the form that models see: with a colon in place of the underscore."""
         return "art:" + self.id.removeprefix("art_")
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is a value that code left with its types, and that was too big to be stored as JSON too."""
+        return self.content_type == EXACT
+
+    @property
+    def readable(self) -> Artifact:
+        """The artifact as hosts and tools read it: itself, but of a value stored with its types alone, its JSON, which is made here.
+
+        Raises ToolError if it cannot be made: it is too big, or there is no sandbox, which alone reads what code wrote.
+        """
+        if not self.is_exact:
+            return self
+        stored = self.payload
+        if stored.source.as_json is None:
+            raise ToolError(f"{self.preview} ({self.id}) is stored with its types alone, which only a sandbox reads")
+        try:
+            data = stored.source.as_json(stored, self.digest)
+        except ToolError as error:
+            raise ToolError(f"{self.preview} ({self.id}) cannot be handed on: {error}") from None
+        of_stored = stored.blob_id, stored.key, stored.store, len(data), line_count(data), stored.source, stored.used
+        payload = Converted(*of_stored, data=data)
+        digest = blake3(data).digest()
+        return replace(self, kind="json", content_type="application/json", payload=payload, digest=digest)
+
     def use(self) -> None:
         """Postpone the expiry, as each reading of the bytes does."""
         if self.payload.used is not None:
@@ -123,6 +150,8 @@ class Artifact:
     @property
     def parsed(self) -> object:
         """As `value`, but a text that contains JSON is parsed, and one that contains tables is the records of these."""
+        if self.is_exact:
+            return self.readable.parsed
         data = self.payload.read()
         if self.reading is not None:
             try:

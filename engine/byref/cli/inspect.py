@@ -269,10 +269,10 @@ def _show_one(session: Session, what: str, *, as_json: bool) -> None:
     variable = _variable(session, what)
     artifact = session.get_artifact(what) if variable is None else None
     if variable is not None:
-        data = to_block(variable.value()).data if variable.path else variable.artifact.payload.read()
+        data = to_block(variable.value()).data if variable.path else variable.artifact.readable.payload.read()
         about = variable_record(variable)
     elif artifact is not None:
-        data, about = artifact.payload.read(), artifact_record(artifact) | {"schema": artifact.schema}
+        data, about = artifact.readable.payload.read(), artifact_record(artifact) | {"schema": artifact.schema}
     elif gone := expired(session._scope, [what]):
         raise Failed(gone[what])
     else:

@@ -425,6 +425,8 @@ def _hook(value: Any) -> object:
     if module == "pandas":
         return _of_pandas(value)
     if module == "numpy":
+        if getattr(value, "dtype", None) is not None and value.dtype.names:
+            return _of_fields(value)
         listed = value.tolist()
         return str(listed) if type(listed) in (complex, kind) else listed
     for name in ("model_dump", "to_pylist", "to_dicts"):  # pydantic, pyarrow, polars
@@ -505,6 +507,15 @@ def _members(value: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
         yield "...", f"[{MAX_ITEMS:,} members were taken of an object; what followed was not read.]"
 
 
+def _of_fields(value: Any) -> object:
+    """Return a structured array of NumPy's as records, and one element of it as an object."""
+    names = value.dtype.names
+    if value.ndim != 1:
+        return list(value) if value.ndim else {name: value[name] for name in names}
+    columns = [list(value[name]) if value.dtype[name].names else value[name].tolist() for name in names]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
 def _of_pandas(value: Any) -> object:
     pandas = sys.modules["pandas"]
     if isinstance(value, pandas.DataFrame):
@@ -513,6 +524,8 @@ def _of_pandas(value: Any) -> object:
         if isinstance(value.index, pandas.RangeIndex):
             return _column(value)
         return _records(value.rename("value" if value.name is None else value.name).to_frame())
+    if isinstance(value, pandas.MultiIndex):
+        return value.tolist()
     if isinstance(value, pandas.Index | pandas.api.extensions.ExtensionArray):
         return _column(pandas.Series(value))
     if pandas.api.types.is_scalar(value) and pandas.isna(value):
@@ -530,7 +543,7 @@ def _records(frame: Any) -> list[dict[str, object]]:
         )
         frame = frame.reset_index()
     names = _unique(
-        ".".join(map(str, column)) if isinstance(column, tuple) else str(column) for column in frame.columns
+        ".".join(map(_key, column)) if isinstance(column, tuple) else _key(column) for column in frame.columns
     )
     columns = [_column(frame.iloc[:, i]) for i in range(len(names))]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []

@@ -28,13 +28,15 @@ from byref.artifacts.uses import Uses
 from byref.artifacts.variables import Part
 from byref.conversation.interpreters import Interpreter
 from byref.db.database import Database, keeps_snapshot, retried
-from byref.db.payloads import Source
+from byref.db.payloads import PayloadLoad, Source, StoredPayload
 from byref.db.sums import Bytes
 from byref.db.tables import SessionRow
+from byref.errors import ToolError
 from byref.functions import Function
 from byref.policy import Policy
 from byref.stores.protocol import BlobStore, is_model_readable
 from byref.usage import Usage
+from byref_sandbox import EXACT, Data, Limits
 
 T = TypeVar("T")
 
@@ -91,6 +93,7 @@ class Called:
 
 
 NO_ROW: Final = -1
+_LESS: Final = "keep fewer of its rows or columns under another name, in code or with SQL, and hand that on"
 _PAUSES: Final = (0.0, 0.02, 0.05)
 """Seconds before each attempt to lock a session's row that may be the host's."""
 
@@ -131,7 +134,32 @@ class Scope:
     @property
     def source(self) -> Source:
         """Where payloads are read from."""
-        return Source(self.ask, self.objects, self.stage, self.uses.follow if self.uses else None)
+        follow, as_json = self.uses.follow if self.uses else None, None if self.sandbox is None else self._as_json
+        return Source(self.ask, self.objects, self.stage, follow, as_json)
+
+    @property
+    def limits(self) -> Limits:
+        """The policy's limits of a run."""
+        policy = self.policy
+        return Limits(
+            wall_seconds=policy.run_seconds,
+            cpu_seconds=policy.run_cpu_seconds,
+            memory_bytes=policy.run_memory_bytes,
+            stdout_bytes=policy.run_output_bytes,
+            result_bytes=policy.run_result_bytes,
+            recursion_depth=policy.run_recursion_depth,
+            wait_seconds=policy.run_wait_seconds,
+        )
+
+    def _as_json(self, payload: StoredPayload, digest: bytes) -> bytes:
+        """Return the JSON of a value that code left with its types. Code wrote the bytes, so a run reads them, inside the jail."""
+        assert self.sandbox is not None
+        limits, value = self.limits, Data(digest.hex(), PayloadLoad(payload), EXACT)
+        reply = self.sandbox.jq(".", value, limits=limits, max_outputs=1, max_bytes=limits.result_bytes)
+        if reply.error is None and not reply.truncated and len(reply.outputs) == 1:
+            return reply.outputs[0]
+        why = f"as JSON it has more than {limits.result_bytes >> 20} MB"
+        raise ToolError(f"{why if reply.error is None else reply.error.message}; {_LESS}")
 
     @property
     def place(self) -> Place:

@@ -90,6 +90,8 @@ class Source:
     """Runs work in a transaction of its own, to add checksums to frames that have none; None: they stay without."""
     follow: Callable[[int, float | None, datetime | None], Callable[[], None] | None] | None = None
     """Returns the function to call when an artifact is used, given its row id, time to live in seconds and expiry."""
+    as_json: Callable[[StoredPayload, bytes], bytes] | None = None
+    """Returns the JSON of a value that is stored with its types alone, given its payload and digest; None: nothing here can read it."""
 
 
 def uri_of(objects: BlobStore | None, store: str | None, key: str) -> str | None:
@@ -292,6 +294,31 @@ class StoredPayload:
             error.blob_id = self.blob_id
             raise
         return [data[row.object_offset - begin :][: row.object_bytes] for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Converted(StoredPayload):
+    """A stored payload in another form, which is in memory."""
+
+    data: bytes = field(default=b"", compare=False, repr=False)
+
+    @property
+    def uri(self) -> str | None:
+        """None: no other program can read it."""
+        return None
+
+    def frames(self) -> Iterator[tuple[int, bytes]]:
+        """Yield all bytes as one frame that begins at line 1."""
+        if self.data:
+            yield 1, self.data
+
+    def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
+        """Yield all bytes as one chunk that begins at line 1."""
+        return self.frames()
+
+    def span(self, begin: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes from the offset `begin` up to `end`."""
+        yield self.data[begin:end]
 
 
 @dataclass(frozen=True, slots=True)

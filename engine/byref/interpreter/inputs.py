@@ -17,9 +17,9 @@ from byref.artifacts.names import Kept
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Path, Variable
 from byref.conversation.scope import Scope
-from byref.db.payloads import PayloadLoad
+from byref.db.payloads import Converted, PayloadLoad
 from byref.errors import ToolError, one_line
-from byref_sandbox import EXACT, Data, Every, Limits, Snapshot, State
+from byref_sandbox import EXACT, Data, Every, Snapshot, State
 from byref_sandbox.code.analysis import FRAME as FRAME_HELPER
 from byref_sandbox.code.analysis import Analysed, definitions_of
 from byref_sandbox.contents import FRAME, LAST, NO_VERSIONS, Contents, blobs_of, decode_contents, encode_contents
@@ -281,7 +281,9 @@ def data_of(
     content_type = "application/json" if is_json else "text/plain" if is_text else artifact.content_type
     if is_json and artifact.reading is not None:
         content_type = type_of_tables(artifact.reading)
-    return Data(artifact.digest.hex(), PayloadLoad(artifact.payload), content_type, path, frame)
+    payload = artifact.payload
+    load = payload.read if isinstance(payload, Converted) else PayloadLoad(payload)
+    return Data(artifact.digest.hex(), load, content_type, path, frame)
 
 
 def data_of_variable(scope: Scope, kept: Kept, variable: Variable, inside: Inside | None = None) -> Data:
@@ -306,20 +308,6 @@ def check_size(scope: Scope, artifact: Artifact) -> None:
             f"artifact {artifact.id} has {artifact.payload.size:,} bytes of {kind}; a value of at most "
             f"{MAX_VALUE_BYTES >> 20} MB can be held at once.{how} ask its tool for less."
         )
-
-
-def limits_of(scope: Scope) -> Limits:
-    """Return the policy's limits of a run."""
-    policy = scope.policy
-    return Limits(
-        wall_seconds=policy.run_seconds,
-        cpu_seconds=policy.run_cpu_seconds,
-        memory_bytes=policy.run_memory_bytes,
-        stdout_bytes=policy.run_output_bytes,
-        result_bytes=policy.run_result_bytes,
-        recursion_depth=policy.run_recursion_depth,
-        wait_seconds=policy.run_wait_seconds,
-    )
 
 
 def _is_plain(path: Path) -> TypeGuard[tuple[str, ...]]:

@@ -142,6 +142,8 @@ class Committed:
     """The figures, under their names."""
     beside: Sequence[str] = ()
     """Names that another run has bound meanwhile: they share nothing with the names of this one any longer."""
+    over: Sequence[str] = ()
+    """Names that another run has bound or changed meanwhile as well: they are what this one left."""
 
 
 def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int) -> Left:
@@ -328,22 +330,23 @@ def commit(connection: Connection, scope: Scope, left: Left, step: int, reply_st
             _keep(connection, scope, name, data, row, step)
         result = name, part.shape
     beside: list[str] = []
+    over: list[str] = []
     if left.state is not None:
-        beside = _commit_state(connection, scope, left, left.state, rows, step)
+        beside, over = _commit_state(connection, scope, left, left.state, rows, step)
         made |= {name: what for name, what in left.named.items() if what != "import"}
     elif left.lost or left.dropped:
         _note_lost(connection, scope, left, step)
     if left.last is not None:
         names.write_last(connection, tenant=scope.tenant, session_row=scope.row, last=left.last, step=step)
-    return Committed(made, result, gone, frozenset(made) - frozenset(taken), beside=beside)
+    return Committed(made, result, gone, frozenset(made) - frozenset(taken), beside=beside, over=over)
 
 
 def _commit_state(
     connection: Connection, scope: Scope, left: Left, state: Written, rows: Mapping[str, int], step: int
-) -> list[str]:
+) -> tuple[list[str], list[str]]:
     """Write the state of the session's names; of a run beside which another one has written it, only the names that it changed.
 
-    Return the names of values that the other one has bound or changed meanwhile.
+    Return the names of values that only the other one has bound or changed meanwhile, and those that both have.
     """
     now = names.kept(connection, scope.row)
     before = now.record
@@ -372,13 +375,16 @@ def _commit_state(
         gone=now.not_needed({*blobs_of(decode_contents(state.contents).parts)}) if is_alone else (),
     )
     if is_alone:
-        return []
+        return [], []
     had = state.before.record.entries
-    return sorted(
-        name
-        for name, one in before.entries.items()
-        if had.get(name) != one and name not in new and one.what not in _NO_VALUES
-    )
+    others = {name for name, one in before.entries.items() if had.get(name) != one and one.what not in _NO_VALUES}
+    over = {name for name in others & new.keys() if not _is_same(new[name], before.entries[name])}
+    return sorted(others - new.keys()), sorted(over)
+
+
+def _is_same(one: Entry, other: Entry) -> bool:
+    """Whether two entries say that a name has the same data."""
+    return one.shown != b"" and one.shown == other.shown
 
 
 def _note_lost(connection: Connection, scope: Scope, left: Left, step: int) -> None:

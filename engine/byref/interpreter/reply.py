@@ -73,6 +73,9 @@ def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Vari
         parts.append(
             f"[bound by another call meanwhile: {of_others}; what names of this call shared with them is a copy]"
         )
+    if made.over:
+        of_both = _named(made.over, "so too")
+        parts.append(f"[bound by another call meanwhile: {of_both}; what this call made took the place of that]")
     if execution.left.missed:
         parts.append(f"[lost: {_reasons(execution.left.missed, 'lost')}]")
     return parts

@@ -20,7 +20,6 @@ from byref.artifacts.variables import Path, is_name
 from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
 from byref.errors import ToolError, shown
-from byref.interpreter.inputs import limits_of
 from byref.references.projection import Unfit, cut_out, projected
 from byref.references.targets import (
     NotThere,
@@ -91,6 +90,7 @@ class Substituter:
         self._texts: dict[int, str] = {}
         self._parts: dict[tuple[int, Path], tuple[Any, int]] = {}
         self._answers: dict[tuple[int, Path, str], tuple[Any, int]] = {}
+        self._readable: dict[int, Artifact] = {}
         self._jq_runs = self._read = self._handed = 0
         self._jq_seconds = scope.policy.run_seconds
 
@@ -212,7 +212,7 @@ class Substituter:
 
     def _part(self, target: Target, path: tuple[str, ...], named: str) -> tuple[Any, int]:
         """Return the data at a path inside a target, and its size in bytes of JSON. Raises NotThere if nothing is at the path."""
-        artifact, keys = target.artifact, (*target.path, *path)
+        artifact, keys = self._read_as(target.artifact), (*target.path, *path)
         if not keys:
             is_string = artifact.is_string and not target.is_variable
             return self._text(artifact) if is_string else self._payload(artifact), artifact.payload.size
@@ -224,6 +224,20 @@ class Substituter:
                 value = walk(walk(self._payload(artifact), target.path, named), path, named)
                 self._parts[place] = value, _encoded_size(value, artifact.payload.size)
         return self._parts[place]
+
+    def _read_as(self, artifact: Artifact) -> Artifact:
+        """Return an artifact as it is handed over, made once: the JSON of a value that is stored with its types alone."""
+        if not artifact.is_exact:
+            return artifact
+        if artifact.row_id not in self._readable:
+            self._check_time()
+            start = time.monotonic()
+            try:
+                with readable_failures(self._scope):
+                    self._readable[artifact.row_id] = artifact.readable
+            finally:
+                self._jq_seconds -= time.monotonic() - start
+        return self._readable[artifact.row_id]
 
     def _payload(self, artifact: Artifact) -> Any:
         if artifact.row_id not in self._payloads:
@@ -305,6 +319,7 @@ class Substituter:
 
     def _jq(self, target: Target, path: tuple[str, ...], program: str, named: str) -> tuple[Any, int]:
         """Return the result of a jq program and its size. A result that jq would round raises ToolError instead."""
+        target = replace(target, artifact=self._read_as(target.artifact))
         artifact, keys = target.artifact, (*target.path, *path)
         place = artifact.row_id, keys, program
         if place not in self._answers:
@@ -331,9 +346,7 @@ class Substituter:
         self, target: Target, path: tuple[str, ...], program: str, pick: Pick | None, named: str
     ) -> tuple[Any, int]:
         value = walk(walk(self._queried(target.artifact), target.path, named), path, named)
-        if self._jq_seconds <= 0:
-            limit = self._scope.policy.run_seconds
-            raise TooMuch(f"the jq programs of one call took more than {limit:g} s together; name fewer")
+        self._check_time()
         start = time.monotonic()
         try:
             if pick is not None:
@@ -343,6 +356,11 @@ class Substituter:
         finally:
             # All programs of one call share the time of one run: their number must not multiply it.
             self._jq_seconds -= time.monotonic() - start
+
+    def _check_time(self) -> None:
+        if self._jq_seconds <= 0:
+            limit = self._scope.policy.run_seconds
+            raise TooMuch(f"the jq programs and big tables of one call took more than {limit:g} s together; name fewer")
 
     def _pick(self, pick: Filter, value: Any, artifact: Artifact) -> tuple[Any, int]:
         """Return the outputs of a plain pick and their size.
@@ -370,7 +388,7 @@ class Substituter:
             steps.append(int(name) if isinstance(value, list) else name)
             value = value[steps[-1]]
         data, program_there = queried_in(target, program, steps)
-        limits = limits_of(scope)
+        limits = scope.limits
         limits = replace(limits, wall_seconds=max(0.01, min(limits.wall_seconds, self._jq_seconds)))
         with readable_failures(self._scope):
             reply = scope.sandbox.jq(program_there, data, limits=limits, max_bytes=JQ_BYTES)

@@ -19,6 +19,7 @@ from byref.artifacts.counted import Counted
 from byref.artifacts.lines import Payload
 from byref.artifacts.store import Artifact
 from byref.content import to_block
+from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
 from byref.errors import ToolError
 from byref.ingest.documents import MARKUP
@@ -141,11 +142,17 @@ def _by_names(connection: Connection, scope: Scope, names: Collection[str]) -> d
 
 
 def find(scope: Scope, key: str, *, load_parts: bool = True) -> Target:
-    """Return the target of a key, found as by `lookup`. Raises ToolError, which lists the existing names, if there is none."""
+    """Return the target of a key, found as by `lookup`, as tools read it.
+
+    Raises ToolError if there is none, which lists the existing names, and of a value that is too big to be read as JSON.
+    """
     bare = key.strip().removeprefix("$")
     target = lookup(scope, [bare]).get(bare)
     if target is None:
         raise unknown(scope, key)
+    if target.artifact.is_exact:
+        with readable_failures(scope):
+            return replace(target, artifact=target.artifact.readable)
     if not target.path or not load_parts:
         return target
     return replace(target, value=walk(target.artifact.parsed, target.path, key))

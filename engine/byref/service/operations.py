@@ -76,6 +76,10 @@ class Place:
             raise not_found(f"no artifact {self.names['artifact'][:100]!r} in session {self.session.id!r}")
         return found
 
+    async def readable(self) -> store.Artifact:
+        """As `artifact`, but of a value that code left with its types alone, its JSON."""
+        return await asyncio.to_thread(getattr, await self.artifact(), "readable")
+
     async def variable(self) -> Variable:
         """Return the variable that the path names; a Problem if nothing is bound to the name."""
         try:
@@ -399,13 +403,13 @@ async def show_artifact(at: Place) -> records.Artifact:
 @operation("GET", "/sessions/{session}/artifacts/{artifact}/content", "read")
 async def download_artifact(at: Place) -> Response:
     """Return an artifact's bytes, or a range of them."""
-    return await transfers.download(await at.artifact(), at.request)
+    return await transfers.download(await at.readable(), at.request)
 
 
 @operation("GET", "/sessions/{session}/artifacts/{artifact}/lines", "read")
 async def read_lines(at: Place, given: records.Lines) -> records.LineRange:
     """Return some lines of an artifact's text."""
-    return await asyncio.to_thread(transfers.lines, await at.artifact(), given.start, given.limit)
+    return await asyncio.to_thread(transfers.lines, await at.readable(), given.start, given.limit)
 
 
 @operation("POST", "/sessions/{session}/artifacts/{artifact}/keep", "chat")

@@ -22,7 +22,6 @@ from byref.conversation.result import ToolReply
 from byref.conversation.scope import Called, Scope
 from byref.describe.truncate import truncate
 from byref.errors import ArtifactMissing, QuotaExceeded, StorageFailure, ToolError
-from byref.interpreter.inputs import limits_of
 from byref.tools import TOOLS, viewing
 from byref.tools.arguments import parse
 from byref.tools.record import Answer
@@ -104,7 +103,7 @@ def _patience(scope: Scope) -> float:
 
     A host's transaction may hold what the other run needs, so that within one there is no wait.
     """
-    limits = limits_of(scope)
+    limits = scope.limits
     return 0.0 if scope.host is not None else limits.wall_seconds + limits.wait_seconds + programs.LEASE_SECONDS
 
 

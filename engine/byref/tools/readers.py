@@ -18,7 +18,7 @@ from byref.describe.jsontext import is_container, noted
 from byref.describe.preview import preview
 from byref.errors import ArtifactMissing, ToolError
 from byref.interpreter import runs
-from byref.interpreter.inputs import check_size, data_of, limits_of
+from byref.interpreter.inputs import check_size, data_of
 from byref.references.coercion import as_filter, as_key, as_span
 from byref.references.targets import Target, as_it_came, find, jq_fault, queried_in, walk
 from byref.tools import viewing
@@ -124,7 +124,7 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
             f"the expression has {len(expression):,} characters; at most {MAX_EXPRESSION_CHARS:,} are taken"
         )
     check_size(scope, target.artifact)
-    limits = limits_of(scope)
+    limits = scope.limits
     reply, note = _picked(scope, target, arguments, limits), ""
     if reply is None:
         reply = _ran(scope, target, expression, limits)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import keyword
+from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta
 from sqlalchemy import Connection
 
 from byref.artifacts import listing, variables
+from byref.artifacts import names as kept_names
 from byref.artifacts.names import Kept, exact
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
@@ -17,12 +19,12 @@ from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
 from byref.errors import ToolError
 from byref.interpreter import runs
-from byref.interpreter.inputs import Inputs, check_size, data_of, data_of_variable, limits_of
+from byref.interpreter.inputs import Inputs, check_size, data_of, data_of_variable
 from byref.references.coercion import as_code, as_key
 from byref.references.targets import Target, lookup
 from byref.tools.code import INLINE_SHARE, answer
 from byref.tools.record import Answer, Arguments, Tool
-from byref_sandbox import Data
+from byref_sandbox import Data, Outcome
 from byref_sandbox.code import sqltext
 
 _COMPARED = 1_000
@@ -57,7 +59,7 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
         variable.artifact.use()
     for name, target in _artifacts(scope, [name for name in names if name not in found]).items():
         data[name] = _data(scope, target, name)
-    limits = limits_of(scope)
+    limits = scope.limits
     with readable_failures(scope):
         outcome = tracing.run(
             scope,
@@ -67,7 +69,19 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
         )
     inline_tokens = int(scope.policy.reply_tokens * INLINE_SHARE)
     given = Inputs(kept, found, data)
-    return answer(scope, runs.stage(scope, query, given, outcome, limits, inline_tokens=inline_tokens, language="sql"))
+    done = runs.stage(scope, query, given, outcome, limits, inline_tokens=inline_tokens, language="sql")
+    return answer(scope, done if done.gone is not None else replace(done, gone=_for_code_alone(scope, outcome)))
+
+
+def _for_code_alone(scope: Scope, outcome: Outcome) -> str | None:
+    """Say what the name is that a query did not find, if code has it and its value is no data."""
+    missing = runs.missing_name(outcome)
+    if missing is None:
+        return None
+    entry = scope.read(lambda connection: kept_names.kept(connection, scope.row)).record.entries.get(missing)
+    if entry is None or not entry.what:
+        return None
+    return f"{missing} is no data but a value for code alone ({entry.what}): keep a DataFrame of it"
 
 
 def _variables(connection: Connection, scope: Scope, names: list[str], keep: str) -> dict[str, Variable]:
@@ -115,7 +129,7 @@ def _check_size(scope: Scope, artifact: Artifact) -> None:
 
 
 def _data(scope: Scope, target: Target, name: str) -> Data:
-    if target.artifact.is_binary:
+    if target.artifact.is_binary and not target.artifact.is_exact:
         raise ToolError(f"{name} is {target.artifact.content_type}, binary: it is no table")
     _check_size(scope, target.artifact)
     return data_of(target.artifact, target.path)

@@ -25,7 +25,7 @@ from byref.errors import ConfigurationError, QuotaExceeded, ToolError, shown
 from byref.ingest.ingested import Ingested
 from byref.policy import gates
 from byref.references.coercion import as_key
-from byref.references.targets import expired, lookup
+from byref.references.targets import expired, find, lookup
 from byref.tools import viewing
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref.tools.texts import opening
@@ -187,6 +187,8 @@ def _get(scope: Scope, arguments: GetArguments) -> Answer:
         gone = expired(scope, [key])
         return Answer(f"[{gone[key]}]" if gone else f"[no artifact found for '{key[:200]}']")
     begin = arguments.offset
+    if target.artifact.is_exact:
+        target = find(scope, bare)
     if target.artifact.is_binary:
         if begin:
             viewing.refuse(scope, target.artifact, "offset does not apply, it has no characters")

@@ -17,6 +17,8 @@ from byref_sandbox.code.source import UNPARSED
 _METHODS: Final = frozenset(
     {"append", "extend", "insert", "remove", "pop", "popitem", "clear", "sort", "reverse", "update", "setdefault"}
 )
+_OF_TABLES: Final = frozenset({"insert", "pop", "update"})
+"""Those of them that a DataFrame has: any other fails."""
 _FUNCTIONS: Final = frozenset(
     {
         "heappush",
@@ -300,8 +302,14 @@ def _changed(node: ast.AST, names: Collection[str]) -> Iterator[ast.expr]:
         name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
         if name in _FUNCTIONS and node.args:
             yield node.args[0]
-        elif isinstance(node.func, ast.Attribute) and (name in _METHODS or _is_inplace(node)):
+        elif isinstance(node.func, ast.Attribute) and (
+            name in (_OF_TABLES if _is_table(node.func.value) else _METHODS) or _is_inplace(node)
+        ):
             yield node.func.value
+
+
+def _is_table(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == FRAME
 
 
 def _is_inplace(call: ast.Call) -> bool:

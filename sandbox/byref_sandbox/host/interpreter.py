@@ -64,7 +64,8 @@ class Interpreter(Protocol):
         """Run a jq program over one JSON value and return at most `max_outputs` outputs of `max_bytes` together.
 
         jq computes with 64-bit floats: integers beyond 2**53 come out rounded, and those beyond 1.8e308, infinities and NaN
-        as `JqOutcome.not_finite` says. There is no environment, no file and no module.
+        as `JqOutcome.not_finite` says. A value of content type `EXACT` is the JSON that its name has (`Bound.data`), however big
+        it is; the program `.` gives that with a line for each record. There is no environment, no file and no module.
         """
 
     def pick(

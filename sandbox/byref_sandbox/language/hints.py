@@ -317,13 +317,16 @@ def _key_hint(error: KeyError, frame: types.FrameType | None, lasti: int, source
     from pandas import DataFrame, Series
 
     missing: object = error.args[0] if error.args else None
-    trace = error.__traceback__
+    trace, first = error.__traceback__, None
     while trace is not None:
         # In frames of pandas `self` is the object that was asked. The outermost is the one in the code.
         owner: object = trace.tb_frame.f_locals.get("self") if trace.tb_frame is not frame else None
         by_label = type(owner).__name__ in ("_LocIndexer", "_AtIndexer")
         owner = getattr(owner, "obj", owner) if _of_pandas(owner) else None
         if isinstance(owner, DataFrame | Series) and type(owner) in (DataFrame, Series):
+            if isinstance(owner, DataFrame) and not by_label and type(missing) is str and missing in owner.columns:
+                first, trace = owner, trace.tb_next  # the other table of a merge lacks it
+                continue
             labels = list((owner.columns if isinstance(owner, DataFrame) else owner.index)[: MAX_LISTED + 1])
             what = "columns" if isinstance(owner, DataFrame) else "index labels"
             rows = (
@@ -331,7 +334,9 @@ def _key_hint(error: KeyError, frame: types.FrameType | None, lasti: int, source
                 if what == "columns" and by_label
                 else ""
             )
-            return f"{_close(missing, labels) if type(missing) is str else ''}the {what} are: {listed(labels)}{rows}"
+            of = "" if first is None or first is owner else " of the other table"
+            close = _close(missing, labels) if type(missing) is str else ""
+            return f"{close}the {what}{of} are: {listed(labels)}{rows}"
         trace = trace.tb_next
     owner = _subscripted(frame, lasti, source)
     if isinstance(owner, dict) and type(owner).keys is dict.keys:
@@ -397,6 +402,8 @@ def _attribute_hint(error: AttributeError) -> str | None:
     if issubclass(kind, list):
         return f"it is a list of {len(value)}: use an index, or a loop over its items"
     if _of_pandas(value):
+        if name == "append":
+            return "pandas has no append any more: use pd.concat([table, pd.DataFrame([row])], ignore_index=True)"
         columns = list(getattr(value, "columns", ()))[: MAX_LISTED + 1]
         return (
             f"{_close(name, [*columns, *dir(kind)])}" + (f"the columns are: {listed(columns)}" if columns else "")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import itertools
 import marshal
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
@@ -33,7 +36,7 @@ from byref_sandbox.language.policy import Language, Program
 from byref_sandbox.outcome import AS_DATA, DELETED, STOPPED
 from byref_sandbox.state.graph import Graph, Written, last_of_literal, reason_of
 from byref_sandbox.state.known import Known
-from byref_sandbox.values import exact, plain, values
+from byref_sandbox.values import exact, exacttables, plain, values
 from byref_sandbox.values.bindings import Bindings, OnlyTable
 from byref_sandbox.values.construct import Constructed
 from byref_sandbox.values.plain import containers_in
@@ -47,6 +50,10 @@ _MAX_MEMBERS: Final = 300_000
 _MOST_READ: Final = 3_000_000
 """Parts of a value that are looked at to find out whether it is plain data: some 0.1 s, and less than to write it."""
 _FLAT: Final = frozenset({str, bytes, int, float, complex, bool, type(None)})
+_CANNOT_CHANGE: Final = _FLAT | {
+    *(decimal.Decimal, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, uuid.UUID),
+    *(pd.Timestamp, pd.Timedelta, pd.Period, type(pd.NaT), type(pd.NA)),
+}
 _MAX_TABLE_BYTES: Final = 64 << 20
 _COPIES_ON_WRITE: Final = int(pd.__version__.partition(".")[0]) >= 3
 _SETTINGS_TOLD: Final = "settings_of_libraries"
@@ -157,7 +164,10 @@ class Names:
             self._before.pop(LAST, None)
         self._leaves_all = self._is_sure_to_leave_all()
         if not (self._request.is_reading or self._leaves_all):
-            self._watched = {first: _Watched(one) for first, one in self._all_given()}
+            self._watched = {
+                first: _Watched(one, most=_MOST_READ if first in self._kept else _MAX_MEMBERS)
+                for first, one in self._all_given()
+            }
             self._bindings.on_frame = self._watch
 
     def _is_sure_to_leave_all(self) -> bool:
@@ -343,7 +353,7 @@ class Names:
         shown = _digest_of(value, kept)
         if why is None and not self._is_new(name) and self._state.shown.get(name) == shown:
             return None
-        was = "" if why is None else values.stands_for(value)
+        was = "" if why is None else _lost_of(value, kept)
         return wire.Kept(name, kept.kind, kept.data, was, kept.exact, encodable(kept.shape), shown)
 
     def _same(self, name: str, value: object, path: Path) -> wire.Same | None:
@@ -361,6 +371,14 @@ class Names:
         if issubclass(type(value), type):
             return "class"
         return "function" if callable(value) and type(value).__name__ == "function" else values.type_name(value)
+
+
+def _lost_of(value: Any, kept: values.Keepsake) -> str:
+    """Return what a value is no longer where its data is all that is kept; nothing of a table that comes back with its types."""
+    if not kept.exact:
+        return values.stands_for(value)
+    is_whole = not getattr(value, "attrs", None) or exacttables.keeps_attrs(value)
+    return "" if is_whole else f"{values.type_name(value)} with its attrs"
 
 
 def _digest_of(value: Any, kept: values.Keepsake) -> bytes:
@@ -412,13 +430,14 @@ class _Watched:
     them, so that a column is as it was if it still is where the copy's is.
     """
 
-    def __init__(self, value: Any) -> None:
-        self._value = value
+    def __init__(self, value: Any, most: int = _MAX_MEMBERS) -> None:
+        """`most` cells of a large table are compared that may hold what can be changed in place."""
+        self._value, self._most = value, most
         self._size = _size(value)
         self._digest = digest_of(value) if _is_light(value) else None
         self._before: pd.DataFrame | None = None
         if self._digest is None and isinstance(value, pd.DataFrame) and _COPIES_ON_WRITE:
-            self._before, self._objects = value.copy(deep=False), _digest_of_objects(value)
+            self._before, self._objects = value.copy(deep=False), _digest_of_objects(value, most)
 
     def is_unchanged(self, *, for_certain: bool) -> bool:
         """Whether nothing in it has changed; of what is too large to be compared, unless `for_certain`, the code's text has told."""
@@ -430,13 +449,21 @@ class _Watched:
             return not for_certain
         if not _is_same_table(self._value, self._before):
             return False
-        return not for_certain if self._objects is None else _digest_of_objects(self._value) == self._objects
+        return (
+            not for_certain if self._objects is None else _digest_of_objects(self._value, self._most) == self._objects
+        )
 
 
-def _digest_of_objects(table: pd.DataFrame) -> bytes | None:
-    """A digest of the cells that may hold what can be changed in place; None if there are too many."""
-    columns = [column for _, column in table.items() if column.dtype == object]
-    return digest_of([column.tolist() for column in columns]) if len(columns) * len(table) <= _MAX_MEMBERS else None
+def _digest_of_objects(table: pd.DataFrame, most: int) -> bytes | None:
+    """A digest of the cells that may hold what can be changed in place; None if there are more than `most`."""
+    columns = [column.tolist() for _, column in table.items() if column.dtype == object]
+    columns = [column for column in columns if not _CANNOT_CHANGE.issuperset(map(type, column))]
+    return digest_of(columns) if len(columns) * len(table) <= most else None
+
+
+def _is_same_data(one: Any, other: Any) -> bool:
+    digest = digest_of(one)
+    return digest is not None and digest == digest_of(other)
 
 
 def _is_same_table(now: pd.DataFrame, before: pd.DataFrame) -> bool:
@@ -445,7 +472,7 @@ def _is_same_table(now: pd.DataFrame, before: pd.DataFrame) -> bool:
         now.shape == before.shape
         and now.columns.identical(before.columns)
         and now.index.identical(before.index)
-        and not now.attrs
+        and _is_same_data(now.attrs, before.attrs)
         and now.flags == before.flags
         and all(_is_same_column(now.iloc[:, at], before.iloc[:, at]) for at in range(now.shape[1]))
     )

@@ -11,6 +11,7 @@ from byref_sandbox.values import construct, exact, gathering, tables
 from byref_sandbox.values.data import Exact, Unusable
 
 MAX_NAMES_SHOWN: Final = 50
+_SHOWN_CHARS: Final = 100
 FRAME: Final = "df"
 """The name of the helper."""
 
@@ -67,6 +68,7 @@ class Bindings:
         if isinstance(source, OnlyTable):
             return self._named(source.name)
         if isinstance(source, str):
+            self._check_name(source)
             return self._named(source.removeprefix("$"))
         for name, value in self.values.items():
             if value is source:
@@ -77,13 +79,23 @@ class Bindings:
             built = self._built[id(source)] = (source, frame_of(source))
         return built[1]
 
+    def _check_name(self, source: str) -> None:
+        """Raise TypeError of a text that is the value of a variable, not a name: it may be long."""
+        bare = source.removeprefix("$")
+        if len(source) < 2 or bare in self.values or bare in self.others:  # Python has each character only once
+            return
+        for name, value in self.values.items():
+            if value is source:
+                raise TypeError(f"{name} is text and no table: df() makes a table of records, a list of objects")
+
     def _named(self, name: str) -> pd.DataFrame:
         if name not in self.frames:
             if name in self.others and name not in self.values and name != FRAME:
                 return self.df(self.others[name])
             if name not in self.values:
                 known = ", ".join(sorted(self.values)[:MAX_NAMES_SHOWN]) or "none"
-                raise NameError(f"there is no variable {name!r}; there are: {known}", name=name)
+                shown = name if len(name) <= _SHOWN_CHARS else name[:_SHOWN_CHARS] + "…"
+                raise NameError(f"there is no variable {shown!r}; there are: {known}", name=shown)
             self.frames[name] = frame_of(self.values[name])
             if self.on_frame is not None:
                 self.on_frame(name, self.frames[name])

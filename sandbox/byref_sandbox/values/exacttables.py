@@ -55,8 +55,14 @@ def _write_column(series: Any, depth: int) -> Any:
     if isinstance(dtype, pd.CategoricalDtype):  # Arrow drops the categories of an empty one
         codes = series.cat.codes.to_numpy()
         return ["categorical", _write_labels(dtype.categories, depth), _write_array(codes, depth), dtype.ordered]
+    if isinstance(dtype, pd.SparseDtype):
+        array, fill = series.array, node(dtype.fill_value, depth)
+        places = array.sp_index.to_int_index().indices
+        return ["sparse", len(series), _write_array(places, depth), _write_array(array.sp_values, depth), fill]
+    column = series.reset_index(drop=True).to_frame("0")
+    column.attrs = {}
     try:
-        table = pa.Table.from_pandas(series.reset_index(drop=True).to_frame("0"), preserve_index=False, nthreads=1)
+        table = pa.Table.from_pandas(column, preserve_index=False, nthreads=1)
     except (pa.ArrowException, TypeError, ValueError):
         raise NotExact(f"a column of {dtype}") from None
     return ["arrow", _write_table(table)]
@@ -83,6 +89,13 @@ def _categorical(labels: Any, codes: Any, ordered: bool) -> Any:
     categories = _column(labels)
     dtype = pd.CategoricalDtype(pd.Index(categories, dtype=categories.dtype), ordered)
     return pd.Series(pd.Categorical.from_codes(value_of(codes), dtype=dtype), copy=False)
+
+
+def _sparse(length: int, places: Any, present: Any, fill: Any) -> Any:
+    found, fill_value = value_of(present), value_of(fill)
+    dense = np.full(length, fill_value, dtype=found.dtype)
+    dense[value_of(places)] = found
+    return pd.Series(pd.arrays.SparseArray(dense, fill_value=fill_value), copy=False)
 
 
 def _column(node: Any) -> Any:
@@ -129,13 +142,27 @@ def _index(column: Any, freq: str | None, names: list[Any]) -> Any:
 
 
 def _write_series(series: Any, depth: int) -> Any:
-    return ["series", _write_column(series, depth), _write_index(series.index, depth), node(series.name, depth)]
+    written = ["series", _write_column(series, depth), _write_index(series.index, depth), node(series.name, depth)]
+    return written + _write_attrs(series, depth)
 
 
-def _series(column: Any, index: Any, name: Any) -> Any:
+def _series(column: Any, index: Any, name: Any, attrs: Any = None) -> Any:
     made = _column(column)
-    made.index, made.name = value_of(index), value_of(name)
+    made.index, made.name, made.attrs = value_of(index), value_of(name), value_of(attrs) or {}
     return made
+
+
+def _write_attrs(table: Any, depth: int) -> list[Any]:
+    """Return the node of a table's attrs, none where it has none, or where they are more than data."""
+    return [node(table.attrs, depth)] if table.attrs and keeps_attrs(table) else []
+
+
+def keeps_attrs(table: Any) -> bool:
+    """Whether a table comes back with all its attrs: they are data."""
+    try:
+        return type(node(table.attrs, 0)) is list
+    except NotExact:
+        return False
 
 
 def _write_frame(frame: Any, depth: int) -> Any:
@@ -144,7 +171,7 @@ def _write_frame(frame: Any, depth: int) -> Any:
     columns: list[Any] = [None] * frame.shape[1]
     if in_arrow:
         part = frame.iloc[:, in_arrow].reset_index(drop=True)
-        part.columns = [str(n) for n in in_arrow]
+        part.columns, part.attrs = [str(n) for n in in_arrow], {}
         try:
             table = pa.Table.from_pandas(part, preserve_index=False, nthreads=1)
         except (pa.ArrowException, TypeError, ValueError):
@@ -154,16 +181,24 @@ def _write_frame(frame: Any, depth: int) -> Any:
         together = None
     for number in set(range(frame.shape[1])) - set(in_arrow):
         columns[number] = _write_column(frame.iloc[:, number], depth)
-    return ["frame", together, columns, _write_index(frame.columns, depth), _write_index(frame.index, depth)]
+    labels, index = _write_index(frame.columns, depth), _write_index(frame.index, depth)
+    return ["frame", together, columns, labels, index, *_write_attrs(frame, depth)]
 
 
 def _is_arrow(dtype: Any) -> bool:
     if isinstance(dtype, np.dtype):
-        return dtype.kind in "biufmM"
-    return not isinstance(dtype, pd.CategoricalDtype)
+        return dtype.kind in "biufmM" and dtype.isnative
+    return not isinstance(dtype, pd.CategoricalDtype | pd.SparseDtype)
 
 
-def _frame(together: bytes | None, columns: list[Any], labels: Any, index: Any) -> Any:
+def _frame(together: bytes | None, columns: list[Any], labels: Any, index: Any, attrs: Any = None) -> Any:
+    made = _without_attrs(together, columns, labels, index)
+    if attrs is not None:
+        made.attrs = value_of(attrs)
+    return made
+
+
+def _without_attrs(together: bytes | None, columns: list[Any], labels: Any, index: Any) -> Any:
     made: dict[str, Any] = {}
     if together is not None:
         frame = _read_table(together).to_pandas(use_threads=False)
@@ -194,6 +229,7 @@ READERS: Final[Mapping[str, Callable[..., Any]]] = {
     "extension": lambda v: _column(v).array,
     "arrow": _arrow,
     "categorical": _categorical,
+    "sparse": _sparse,
     "range_index": _range_index,
     "multi_index": _multi_index,
     "index": _index,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -67,8 +68,14 @@ def renamed(table: Any) -> dict[str, str]:
 
 def _column(series: pd.Series[Any]) -> tuple[Any, bool]:
     """Return one column, and whether it is JSON text."""
+    if isinstance(series.dtype, pd.SparseDtype):
+        series = series.astype(series.dtype.subtype)
+    elif isinstance(series.dtype, np.dtype) and not series.dtype.isnative:
+        series = series.astype(series.dtype.newbyteorder("="))
     try:
         column = pa.array(series, from_pandas=True)
+        if pa.types.is_float16(column.type):
+            column = column.cast(pa.float32())
         if isinstance(column, pa.ExtensionArray):
             column = pa.array(series.astype(str), from_pandas=True)
         if _is_readable(column.type):
@@ -103,7 +110,7 @@ def _big_integers(series: pd.Series[Any]) -> Any:
 
 
 def _is_readable(kind: Any) -> bool:
-    """Whether DuckDB can read the type: it refuses objects without members, and those with very many are of no use."""
+    """Whether DuckDB can read the type: it refuses objects without members and short floats, and objects with very many are of no use."""
     waiting, fields = [kind], 0
     while waiting:
         kind = waiting.pop()
@@ -115,6 +122,8 @@ def _is_readable(kind: Any) -> bool:
             waiting.extend(field.type for field in kind)
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
             waiting.append(kind.value_type)
+        elif pa.types.is_float16(kind):
+            return False
     return True
 
 

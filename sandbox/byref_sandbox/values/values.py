@@ -69,11 +69,14 @@ def keep(value: object) -> Keepsake:
         raise NotData(str(error)) from None
     if value.size > MAX_CELLS_AS_JSON:
         return Keepsake(_form(value), b"", packed, shape_of(value))
+    return Keepsake(_form(value), to_json(data_of(value)), packed, shape_of(value))
+
+
+def data_of(value: object) -> object:
+    """Return what JSON has of a table: its records, or the data of a Series; of anything else the value itself."""
     if isinstance(value, pd.DataFrame):
-        return Keepsake("dataframe", records_json(value), packed, shape_of(value))
-    return Keepsake(
-        "json", to_json(series_data(value) if isinstance(value, pd.Series) else value), packed, shape_of(value)
-    )
+        return records_of(value)
+    return series_data(value) if isinstance(value, pd.Series) else value
 
 
 def _form(value: object) -> Literal["json", "dataframe"]:

@@ -26,6 +26,7 @@ from byref_sandbox.run import bodies, chance, jqbody, sqlbody, tablesbody, worke
 from byref_sandbox.run.calls import Calls
 from byref_sandbox.state.known import Known
 from byref_sandbox.values.bindings import Bindings, OnlyTable
+from byref_sandbox.values.data import EXACT
 from byref_sandbox.values.loaded import Budget, Loaded, Store, wanted_of
 from byref_sandbox.zygote import heap
 
@@ -127,6 +128,10 @@ class Runs:
         if request.mode == "jq":
             payload, path = request.payloads[0], json.loads(request.variables[0].path)
             source = files[0] if files else payload.inline or b""
+            if payload.content_type == EXACT:
+                return jqbody.exact_body(
+                    request, source if isinstance(source, bytes) else wire.read_memory_file(source)
+                )
             return jqbody.jq_body(request, jqbody.value_text(source, payload.content_type, path))
         if request.mode == "template":
             # Not imported above, since Jinja may be missing. Where it is there, `warm` has loaded this.

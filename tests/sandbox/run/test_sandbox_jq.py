@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from byref_sandbox import Data, JqOutcome, Limits, Sandbox, jsontext
+from byref_sandbox import EXACT, Data, JqOutcome, Limits, Sandbox, jsontext
 from byref_sandbox.code import plainjq
 
 ROWS = {"rows": [{"id": 1, "name": "Ann", "tags": ["x"]}, {"id": 2, "name": "Bö", "tags": []}], "total": 2}
@@ -49,6 +49,19 @@ def test_data_is_loaded_and_walked(sandbox: Sandbox) -> None:
     missing = sandbox.jq(".", Data("k", lambda: payload, path=("nothing",)))
     assert missing.error is not None
     assert "'nothing'" in missing.error.message
+
+
+def test_a_value_with_its_types_is_its_json(sandbox: Sandbox) -> None:
+    made = sandbox.run("t = pd.DataFrame({'a': [1, 2], 'b': [b'x', None]})\ns = pd.Series([1.5], index=['x'])").bound
+    for name, written in {"t": b'[\n{"a":1,"b":"eA=="},\n{"a":2,"b":null}\n]', "s": b'{"x":1.5}'}.items():
+        given = Data("k", lambda name=name: made[name].exact, EXACT)  # type: ignore[misc]
+        [same] = sandbox.jq(".", given).outputs
+        assert json.loads(same) == json.loads(made[name].data) == json.loads(written)
+        assert sandbox.jq("length", given).outputs == (b"2" if name == "t" else b"1",)
+        assert sandbox.jq(".", given, max_bytes=5).truncated
+    broken = sandbox.jq(".", Data("k", lambda: made["t"].exact[:-9], EXACT))
+    assert broken.error is not None
+    assert "no kept value" in broken.error.message
 
 
 @pytest.mark.parametrize(

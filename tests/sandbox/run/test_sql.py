@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from sampled import sampled
@@ -154,6 +155,22 @@ def test_a_query_says_what_pandas_says(sandbox: Sandbox, query: str, expected: C
         assert records(outcome.value) == records(value)
     else:
         assert outcome.value == [{"a": 2**53 + 1, "b": 2**127 - 1}]
+
+
+def test_columns_that_arrow_does_not_take_as_they_are(sandbox: Sandbox) -> None:
+    table = pd.DataFrame(
+        {
+            "short": np.array([1.5, 2], dtype="float16"),
+            "swapped": np.array([1, 2], dtype=">i4"),
+            "sparse": pd.arrays.SparseArray([0, 7]),
+            "lists": [np.array([1], dtype="float16")] * 2,
+        }
+    )
+    outcome = sandbox.sql(
+        "SELECT sum(short) AS a, sum(swapped) AS b, sum(sparse) AS c, max(lists) AS d FROM t", {"t": table}
+    )
+    assert (outcome.error, outcome.value) == (None, [{"a": 3.5, "b": 3, "c": 7, "d": "[1.0]"}])
+    assert sandbox.sql("SELECT typeof(short) AS t FROM t LIMIT 1", {"t": table}).value == [{"t": "FLOAT"}]
 
 
 def test_integers_are_whole_and_exact(sandbox: Sandbox) -> None:

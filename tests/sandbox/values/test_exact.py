@@ -101,6 +101,10 @@ TABLES = {
     "a tuple's name": pd.Series({"a": 1, "b": 2.5}).rename(("t", 1)),
     "intervals": pd.cut(FRAME["i"], 2),
     "counts": FRAME["c"].value_counts(),
+    "sparse": pd.get_dummies(FRAME["c"], sparse=True).assign(f=pd.arrays.SparseArray([1.5, math.nan, math.nan]), n=1),
+    "a sparse series": pd.Series(pd.arrays.SparseArray([0, 0, 3]), index=list("abc"), name="q"),
+    "sparse texts": pd.Series(pd.arrays.SparseArray(np.array(["a", "a", "b"], dtype=object), fill_value="a")),
+    "in another order of bytes": pd.DataFrame({"v": np.arange(3).astype(">i4"), "s": "x"}),
 }
 
 
@@ -125,6 +129,16 @@ def test_a_table_comes_back_as_it_was(name: str) -> None:
     else:
         pd.testing.assert_frame_equal(found, table)
     assert type(found.index) is type(table.index)
+
+
+@pytest.mark.parametrize("table", [FRAME, FRAME[["i", "f"]], FRAME["s"]], ids=["mixed", "numbers", "a series"])
+def test_attrs_that_are_data_come_back(table: Any) -> None:
+    table = table.copy()
+    table.attrs = {"unit": ("EUR", 1), "at": datetime.date(2024, 1, 1), 1: {2}}
+    assert again(table).attrs == table.attrs
+    assert again(again(table)).attrs == table.attrs
+    table.attrs["f"] = print
+    assert again(table).attrs == {}
 
 
 def test_a_table_that_comes_back_can_be_written_to() -> None:

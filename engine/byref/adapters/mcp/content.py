@@ -156,7 +156,7 @@ def _artifact(session: Session, found: Mapping[str, Any]) -> Artifact:
     artifact = session.get_artifact(str(found["id"]))
     if artifact is None:
         raise ToolError(f"no artifact {str(found['id'])[:100]!r} in this session")
-    return artifact
+    return artifact.readable
 
 
 def _line(digits: object) -> int:
