@@ -23,9 +23,9 @@ _NONE: Final = object()
 def fields_of(value: object) -> dict[str, object] | None:
     """Return the fields of a dataclass or of an attrs object that are set; None of any other value."""
     kind: Any = type(value)
-    if hasattr(kind, "__attrs_attrs__"):
+    if _is_attrs(kind):
         names = [one.name for one in kind.__attrs_attrs__]
-    elif hasattr(kind, "__dataclass_fields__"):
+    elif _has_fields(kind):
         names = [one.name for one in dataclasses.fields(kind)]
     else:
         return None
@@ -67,8 +67,12 @@ def first_parts(value: object) -> Iterator[Any]:
                 pending.append(member)
 
 
+def _is_attrs(kind: type) -> bool:
+    return isinstance(getattr(kind, "__attrs_attrs__", None), tuple)  # a metaclass may answer to any name
+
+
 def _has_fields(kind: type) -> bool:
-    return hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__attrs_attrs__")
+    return isinstance(getattr(kind, "__dataclass_fields__", None), dict) or _is_attrs(kind)
 
 
 def is_misread(value: object) -> bool:
@@ -77,7 +81,7 @@ def is_misread(value: object) -> bool:
         return False
     slots = (name for base in type(value).__mro__ for name in base.__dict__.get("__slots__", ()))
     written = {*getattr(value, "__dict__", {}), *slots}
-    if hasattr(type(value), "__attrs_attrs__"):
+    if _is_attrs(type(value)):
         return {name for name in written if not name.startswith("_")} != found.keys()
     return not found.keys() <= written
 
