@@ -543,10 +543,16 @@ def _records(frame: Any) -> list[dict[str, object]]:
         )
         frame = frame.reset_index()
     names = _unique(
-        ".".join(map(_key, column)) if isinstance(column, tuple) else _key(column) for column in frame.columns
+        ".".join(map(_label, column)) if isinstance(column, tuple) else _label(column) for column in frame.columns
     )
     columns = [_column(frame.iloc[:, i]) for i in range(len(names))]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []
+
+
+def _label(name: object) -> str:
+    return (
+        "null" if isinstance(name, float) and name != name else _key(name)
+    )  # pandas reads None among names of text as NaN
 
 
 def _unique(columns: Iterable[str]) -> dict[str, None]:
