@@ -11,7 +11,7 @@ import json
 import math
 import secrets
 import sqlite3
-from collections import OrderedDict, UserDict, namedtuple
+from collections import OrderedDict, UserDict, defaultdict, deque, namedtuple
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
@@ -52,6 +52,12 @@ class Price:
 class Order:
     id: int
     kind: str = dataclasses.field(default="order", init=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Token:
+    id: int
+    kind: str = dataclasses.field(default="token", init=False)
 
 
 @dataclasses.dataclass
@@ -182,6 +188,10 @@ SMALL: dict[str, tuple[object, str]] = {
     "such fields inside": (
         {"a": [Basket([Order(1)])], "b": {1}},
         '{"a":[{"orders":[{"id":1,"kind":"order"}]}],"b":[1]}',
+    ),
+    "such fields in what is read out": (
+        deque([Order(1), OrderedDict(a=defaultdict(list, b=[Order(2)])), UserDict(c={Token(3)})]),
+        '[{"id":1,"kind":"order"},{"a":{"b":[{"id":2,"kind":"order"}]}},{"c":[{"id":3,"kind":"token"}]}]',
     ),
     "private fields of attrs": ([Revision(1)], '[{"id":1,"_rev":2}]'),
     "what is no field of attrs": ((Client(1), {1}), '[{"id":1},[1]]'),

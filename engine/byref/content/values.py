@@ -25,7 +25,7 @@ import msgspec
 from byref.jsonscan import chunks, parse
 from byref.jsonscan.marks import compiled
 from byref_sandbox import jsontext
-from byref_sandbox.values.fields import fields_of, first_parts, is_misread
+from byref_sandbox.values.fields import as_written, fields_of, first_parts, is_misread
 
 MAX_DEPTH = 200
 """Maximum levels of a Python value; deeper parts become a note, because every JSON reader has a limit (msgspec's is near 1,000)."""
@@ -445,7 +445,7 @@ def _hook(value: Any) -> object:
     if isinstance(value, date | time | timedelta):
         return _moment(value)
     if isinstance(value, Mapping):
-        return dict(_members(value))
+        return as_written(dict(_members(value)))
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, BaseException):
@@ -465,7 +465,7 @@ def _hook(value: Any) -> object:
             except RAISED as error:  # kept, because a generator that failed is simply empty when it is read again
                 items = _unreadable(value, error)
             consumed[id(value)] = value, items
-        return consumed[id(value)][1]
+        return as_written(consumed[id(value)][1])
     return _note(value)
 
 

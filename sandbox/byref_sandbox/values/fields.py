@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from collections import Counter
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import islice
 from typing import Any, Final
 
-_CONTAINERS: Final = frozenset({dict, list, tuple})
+_CONTAINERS: Final = frozenset({dict, defaultdict, OrderedDict, list, tuple, set, frozenset})
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _FEW: Final = 40
 """Parts of a value that are looked at, and members of each."""
@@ -53,7 +53,7 @@ def first_parts(value: object) -> Iterator[Any]:
         yield one
         kind = type(one)
         members: Iterable[Any] = one
-        if kind is dict:
+        if issubclass(kind, dict):
             members = one.values()
         elif kind not in _CONTAINERS:
             members = (fields_of(one) or {}).values()
@@ -97,6 +97,12 @@ def opened(value: object) -> object:
         return {name: opened(member) for name, member in found.items()}
     if type(value) is list or type(value) is tuple:
         return type(value)(map(opened, value))
-    if type(value) is dict:
+    if type(value) is set or type(value) is frozenset:
+        members = list(map(opened, value))
+        try:
+            return type(value)(members)
+        except TypeError:  # it held objects, which are dictionaries now
+            return members
+    if type(value) in _CONTAINERS and isinstance(value, dict):
         return {key: opened(member) for key, member in value.items()}
     return value.value if isinstance(value, Enum) else value
