@@ -55,7 +55,7 @@ _SHORT = 64
 """Most elements of an array that are encoded together with what stands around it."""
 _LOOKED_AT = 2_000
 """Containers that are sampled to see whether a value may repeat its own parts."""
-_FIRST_KEYS = 3
+_FIRST_KEYS = 10
 _LIKELY = 20
 """A value may repeat itself if the sampled containers occur this often on average."""
 _MOST_REPEATED = 300_000
