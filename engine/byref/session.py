@@ -114,9 +114,9 @@ class Session:
     ) -> Result:
         """Process the output of a tool and return the result that the model reads.
 
-        `output` is any Python object; nothing in it makes this raise. The same content of the same tool under
-        the same `call_id` is the same output: its result is the first one, byte for byte. `arguments` are stored as the model wrote them. An open file, or an
-        iterator of text or bytes, is read to its end and then judged; an exception of it passes on, and nothing is stored.
+        `output` is any Python object; nothing in it makes this raise. The same content of the same tool under the same `call_id` is
+        the same output: its result is the first one, byte for byte. `arguments` are stored as the model wrote them. An open file, or
+        an iterator of text or bytes, is read to its end and then judged; an exception of it passes on, and nothing is stored.
 
         Raises:
             SessionGone: the conversation has ended or was deleted.

@@ -215,7 +215,10 @@ def test_a_result_of_a_tool_that_shows_what_it_returns_has_structured_content(te
         ([{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}], "[image, image/png: see the content]"),
         ([{"type": "resource", "resource": {"uri": "a://b", "blob": "AA=="}}], "[resource, a://b: see the content]"),
         ([{"type": "resource_link", "uri": "a://b", "name": "b"}], "[resource_link, a://b: see the content]"),
-        ([{"type": "hologram"}, 7, {"type": 5, "resource": []}], "[hologram: see the content]\n\n[: see the content]"),
+        (
+            [{"type": "hologram"}, 7, {"type": 5, "resource": []}],
+            "[hologram: see the content]\n\n[something else: see the content]",
+        ),
         ("words", "words"),
     ],
 )

@@ -45,6 +45,7 @@ _DATABASES = {"asyncpg", "sqlalchemy", "sqlite3"}
 """Modules whose rows iterate over their values, and know the names of their columns."""
 _MANY_DIGITS = re.compile(rb"[0-9][0-9.]{15}|[0-9]E[+-]?[0-9]")
 _MAYBE_INEXACT = re.compile(rb"[0-9][0-9.]{15}|[0-9][eE]\+?[0-9]{3}")
+"""Numbers that a float may not hold, in text that somebody else has written."""
 _OUTSIDE = (0, 0, 0, 0, 0, 0)
 """The place before and behind a value: see `_marks.c`."""
 _LIGHT = 16

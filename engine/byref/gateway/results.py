@@ -137,7 +137,7 @@ def _in_words(block: object) -> str:
     if isinstance(text := about.get("text"), str):
         return text
     known = [block.get("type"), about.get("mimeType"), about.get("uri")]
-    return f"[{', '.join(one for one in known if isinstance(one, str))}: see the content]"
+    return f"[{', '.join(one for one in known if isinstance(one, str)) or 'something else'}: see the content]"
 
 
 def _beside(raw: Json) -> set[str]:

@@ -25,8 +25,8 @@ from byref.policy.routes import Route
 def answered_before(prepared: Prepared, outlook: Outlook, stage: Stage) -> Result | None:
     """Return the earlier result of the same output under the same call id; None if there is none, or its data has expired.
 
-    The same text of another tool, or as an error, is another output. After None the output is stored again, so that the model does not read a name of expired data. Damaged bytes are replaced
-    by those that arrived now.
+    The same text of another tool, or as an error, is another output. After None the output is stored again, so that the model does
+    not read a name of expired data. Damaged bytes are replaced by those that arrived now.
     """
     scope, same = prepared.scope, outlook.same
     if same is None or not may_be_replayed(prepared):
