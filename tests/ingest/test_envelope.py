@@ -277,3 +277,50 @@ def test_no_reminder_passes_its_bound(sandbox: Sandbox, counter: Any) -> None:
 def test_the_bound_of_a_reminder_is_a_number(chat: Session, wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^max_tokens=.*: expected a whole number of at least 50"):
         chat.reminder(max_tokens=wrong)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Policy(), Policy.variables(), Policy(mode="artifact"), Policy.previews(), Policy.pointers()],
+    ids=lambda policy: f"{policy.envelope_form}, {policy.mode}",
+)
+def test_what_replaces_a_block_says_where_it_is_from(local: Engine, tenant: str, policy: Policy) -> None:
+    session = local.session("s", tenant=tenant, policy=policy)
+    rows = json.dumps(records(3_000))
+    one = {"type": "resource", "resource": {"uri": "file:///sales/north%20west.json", "text": rows}}
+    result = session.process([one], tool="read_file")
+    if policy.envelope_form == "previews":
+        assert "(json of file:///sales/north%20west.json, " in result.content
+    else:
+        assert (result.envelope or {})["source"] == "file:///sales/north%20west.json"
+    assert [one.name for one in session.artifacts()] == ["north west.json"]
+
+
+@pytest.mark.parametrize(
+    ("block", "source", "name"),
+    [
+        ({"type": "resource", "resource": {"uri": "s3://a/b.txt", "title": "All of b"}}, "All of b (s3://a/b.txt)", "All of b"),
+        ({"type": "document", "title": "Report", "source": {"type": "text", "media_type": "text/plain"}}, "Report", "Report"),
+        ({"type": "search_result", "title": "Alpha", "source": "https://a.example/?q=1"}, "Alpha (https://a.example/?q=1)", None),
+        ({"searchResult": {"title": "Alpha", "source": "https://a.example"}}, "Alpha (https://a.example)", None),
+        ({"document": {"format": "txt", "name": "notes", "source": {}}}, "notes", "notes"),
+        ({"type": "text-plain", "mime_type": "text/plain", "title": "x" * 500 + "\n"}, "x" * 60 + "…" + "x" * 58, "x" * 256),
+        ({"type": "resource", "resource": {"uri": "\ud800]"}}, "\\ud800]", "\ud800]"),
+    ],
+)  # fmt: skip
+def test_a_cut_text_says_where_it_is_from(chat: Session, block: Any, source: str, name: str | None) -> None:
+    text = "\n".join(f"line {number}: {'word ' * 9}" for number in range(2_000))
+    if "resource" in block:
+        block["resource"]["text"] = text
+    elif "document" in block:
+        block["document"]["source"]["text"] = text
+    elif block.get("type") == "document":
+        block["source"]["data"] = text
+    elif block.get("type") == "text-plain":
+        block["text"] = text
+    else:
+        block.get("searchResult", block)["content"] = [{"type": "text", "text": text}]
+    result = chat.process([block, {"type": "text", "text": "that was all"}], tool="read")
+    shown = result.message("openai", "c1")["content"]
+    assert f"KB of {source} in 2,000 lines are kept as variable" in shown[0]["text"], result.reason
+    assert [one.name for one in result.artifacts] == [name]

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final
 from urllib.parse import quote
 
-from byref.content import plain, readers, structured
+from byref.content import plain, provenance, readers, structured
 from byref.content.blocks import Block, to_block
 from byref.content.media import Media
 from byref.content.plain import from_json, to_json
@@ -59,6 +59,16 @@ class Piece:
     def is_untyped(self) -> bool:
         """Whether its only key says its kind, as Bedrock and Strands write blocks."""
         return self.original is not None and "type" not in self.original
+
+    @property
+    def name(self) -> str | None:
+        """The name of its content, as the block gives it."""
+        return provenance.name(self.original) if self.original is not None else None
+
+    @property
+    def source(self) -> str | None:
+        """Where its content is from, as the block says it, on one short line; None if it does not say it."""
+        return provenance.words(self.original) if self.original is not None else None
 
     @cached_property
     def content(self) -> dict[str, Any]:

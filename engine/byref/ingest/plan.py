@@ -331,7 +331,8 @@ def _replacement(
     if knob is not None:
         brief = Brief(prepared, blocks, share, unstored=_UNSTORED.format(knob=knob))
         return Replacement(builder_of(Route.TRUNCATE, brief), blocks)
-    brief = Brief(prepared, shown, share, outlook.given.first, _seen(prepared, outlook))
+    source = blocks[0].piece.source if len(blocks) == 1 else None
+    brief = Brief(prepared, shown, share, outlook.given.first, _seen(prepared, outlook), source=source)
     builder = builder_of(route, brief)
     artifacts = [_artifact(prepared, block) for block in shown]
     if builder.parts:
@@ -427,10 +428,10 @@ def _describe(prepared: Prepared, measured: Measured) -> Description:
     if isinstance(block, Media):
         shown, tokens = block.placeholder, measured.tokens
         return Description(block.kind, block.content_type, block.size, shown, tokens, measured.shape, name=block.name)
-    shown = block.head(store.PREVIEW_CHARS)
+    shown, name = block.head(store.PREVIEW_CHARS), measured.piece.name
     if schema is None:
         content_type = "application/octet-stream" if block.lossy else "text/plain"
-        return Description("text", content_type, block.size, shown, measured.tokens, "text")
+        return Description("text", content_type, block.size, shown, measured.tokens, "text", name=name)
     return Description(
         "json",
         "application/json" if block.reading is None else type_of_text(block.read_as),
@@ -441,6 +442,7 @@ def _describe(prepared: Prepared, measured: Measured) -> Description:
         store.pack_schema(
             schema.fitted(SCHEMA_CHARS, len, guess=1, enough=_ENOUGH_OF_SCHEMA) if schema.folded else schema.full()
         ),
+        name=name,
         is_string=block.reading is not None or (_form(prepared.scope).keeps_text and not block.is_written),
         reading=block.reading,
     )

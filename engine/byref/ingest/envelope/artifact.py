@@ -96,6 +96,7 @@ class ArtifactBuilder(Builder):
     def _rendered(self, reference: Reference, name: str | None, step: int, shown: _Preview | None) -> Rendered:
         envelope: dict[str, Any] = {
             "artifact_id": reference.id,
+            **self.source,
             **located(reference),
             "size_bytes": self._measured.size,
             "line_count": self._block.line_count,
@@ -147,6 +148,7 @@ class PointerBuilder(Builder):
         again = f"{repeated(step, self.repeats)} " if self.repeats is not None else ""
         envelope = {
             "pointer": "art:" + reference.id.removeprefix("art_"),
+            **self.source,
             **located(reference),
             "preview": encodable(head_of(self._text, shown)),
             "sizeBytes": self._size,

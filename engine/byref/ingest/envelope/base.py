@@ -78,6 +78,8 @@ class Brief:
     """The first step with the same content whose text the model's context still holds."""
     unstored: str | None = None
     """The sentence that says why the blocks are not stored; None if they are."""
+    source: str | None = None
+    """Where the only block says that it is from: an address, a title."""
     most_shown: int | None = None
     """Maximum tokens of a cut text; None means the policy's `truncate_tokens`, and at most half of the text."""
 
@@ -144,6 +146,8 @@ class Builder(ABC):
         self.count = brief.prepared.count
         self.budget = budget
         self.repeats = brief.repeats
+        self.source = {} if brief.source is None else {"source": encodable(brief.source)}
+        """The member of an envelope that tells this block from others of its output."""
 
     @abstractmethod
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:

@@ -233,6 +233,7 @@ class OutlineVariablesBuilder(_OutlineBuilder):
         again = repeated(step, self.repeats)
         return {
             "variables": listing,
+            **self.source,
             **(located(kept[0]) if kept else {}),
             **self._read_as(kept),
             **self._parts(),
@@ -313,6 +314,7 @@ class OutlineArtifactBuilder(_OutlineBuilder):
         state = "INCOMPLETE: do not infer the rest." if self._is_incomplete else "preview is all of it."
         return {
             "artifact_id": reference.id,
+            **self.source,
             **located(reference),
             "size_bytes": self._measured.size,
             "line_count": block.line_count,

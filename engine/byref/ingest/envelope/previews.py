@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from byref.content import Block, Media
+from byref.describe.jsontext import encodable
 from byref.describe.preview import preview
 from byref.describe.truncate import head_within
 from byref.ingest.envelope.base import (
@@ -103,7 +104,8 @@ class PreviewBuilder(Builder):
         in_code = INTERPRETER in self.tools
         for number, (reference, name, block) in enumerate(zip(kept, names, self._blocks, strict=True)):
             code = f"; in {INTERPRETER}: {name}" if in_code else ""
-            line = f"{reference.id} ({_kind(block)}, {block.size:,} bytes{code}){at_location(reference)}"
+            of = f" of {encodable(block.piece.source)}" if block.piece.source else ""
+            line = f"{reference.id} ({_kind(block)}{of}, {block.size:,} bytes{code}){at_location(reference)}"
             room -= self.count(line) + 1
             if room < 0 and number:
                 where = ": list_artifacts names them" if "list_artifacts" in self.tools else ""

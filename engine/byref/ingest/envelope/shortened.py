@@ -149,7 +149,8 @@ class TruncatedBuilder(Builder):
             place = f"variables {', '.join(names[:_NAMED])}{f' and {more:,} more' if more > 0 else ''}"
         lines = f"{self._lines:,} line{'' if self._lines == 1 else 's'}"
         about = f" Its lines: {self._about}." if self._about and not self.is_seen else ""
-        return f"{state} {readable(self._size)} in {lines} are kept as {place}{then}{how}.{about}"
+        of = f" of {self.source['source']}" if self.source else ""
+        return f"{state} {readable(self._size)}{of} in {lines} are kept as {place}{then}{how}.{about}"
 
 
 class PlaceholderBuilder(Builder):

@@ -117,6 +117,7 @@ class VariablesBuilder(Builder):
         example = max((name for name in names if name in listing), key=sizes.__getitem__, default=alias)
         return {
             "variables": listing,
+            **self.source,
             **self._location,
             "schema": self._fitted,
             "preview": shown.value if shown else None,
