@@ -96,6 +96,17 @@ COLUMNS: dict[str, tuple[list[Any], Any]] = {
     "percent": ([f"{n / 10}%" for n in range(900)], "text of numbers, 0.0% to 89.9%"),
     "postal codes": ([f"{n * 7919 % 99999:05}" for n in range(900)], "text of 5 digits"),
     "numbers as text": ([str(n * 7919 % 9973) for n in range(9000)] * 2, "text of numbers like 0"),
+    "numbers or NA": (
+        [str(n / 8) if n % 40 else "NA" for n in range(900)],
+        "text of numbers, 0.125 to 112.375, NA 23",
+    ),
+    "dates, or two words": (
+        [f"2024-01-{n % 28 + 1:02}" if n % 9 else ("unknown", "-")[n % 2] for n in range(600)],
+        "dates 2024-01-01 to 2024-01-28, unknown 34, '-' 33",
+    ),
+    "codes or a word": ([f"{n * 7919 % 99999:05}" if n else "none" for n in range(900)], "text of 5 digits, none 1"),
+    "numbers among many words": ([str(n) if n % 9 else "abcd"[n % 4] for n in range(900)], None),
+    "more words than numbers": (["NA" if n % 5 < 3 else str(n * 7) for n in range(900)], None),
     "names with numbers": ([f"user {n}" for n in range(900)], None),
     "codes": ([f"{'yna'[n % 3]} #{n % 50}" for n in range(900)], "first words: y 300, n 300, a 300"),
     "huge integers": ([10**400 + n for n in range(50)], None),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -23,6 +23,8 @@ _PARSED: Final = 8_192
 """Maximum strings that are parsed as numbers, to find the least and the greatest."""
 _UNITS: Final = 6
 """Maximum units, or formats of time, that one column may mix."""
+_WORD: Final = 16
+"""Maximum characters of a word that stands for no value, `NA` or `unknown`."""
 _DIGITS: Final = 15
 """Digits that a float holds; text with more is an id, not a number."""
 
@@ -59,24 +61,47 @@ class Format:
     kind: Literal["time", "number", "digits"]
     stated: str
     """The format in words, with the least and the greatest value where they are known: `dates 2024-01-03 to 2024-09-30`."""
+    words: Mapping[str, int] = field(default_factory=dict)
+    """How often words stand in place of a value: `NA`, `-`."""
 
 
-def format_of(texts: Sequence[str]) -> Format | None:
-    """Return the format that all of these strings have; None if there is none. They are not empty, and at least one."""
+def format_of(texts: Sequence[str], *, words: int = 0) -> Format | None:
+    """Return the format that all of these strings have; None if there is none. They are not empty, and at least one.
+
+    Up to `words` different ones without a digit may be among them, in at most half of the places: they stand for no value.
+    """
     first = texts[:: -(-len(texts) // _FIRST)]
     if any(len(text) > LONGEST for text in first):
         return None
     templates = _templates(first)
     if templates is None:
         return None
-    if _are_times(templates):
-        templates = _templates(texts)
-        return None if templates is None or not _are_times(templates) else Format("time", _times(texts, templates))
-    if _units(templates) is not None:
-        templates = _templates(texts)
-        units = None if templates is None else _units(templates)
-        return None if units is None else _numbers(texts, units)
-    return None
+    _take_words(templates, words)
+    is_time = _are_times(templates)
+    if not templates or not (is_time or _units(templates) is not None):
+        return None
+    templates = _templates(texts)
+    if templates is None:
+        return None
+    if taken := _take_words(templates, words):
+        if 2 * sum(taken.values()) > len(texts):
+            return None
+        texts = [text for text in texts if text not in taken]
+    if is_time:
+        return Format("time", _times(texts, templates), taken) if _are_times(templates) else None
+    units = _units(templates)
+    found = None if units is None else _numbers(texts, units)
+    return None if found is None else replace(found, words=taken)
+
+
+def _take_words(templates: Counter[str], most: int) -> dict[str, int]:
+    """Take the words out of templates, and return them, if there are at most so many; else none."""
+    words = {text: count for text, count in templates.items() if "0" not in text and len(text) <= _WORD} if most else {}
+    if len(words) > most:
+        return {}
+    for word in words:
+        del templates[word]
+    return words
 
 
 def first_words(texts: Sequence[str], most: int) -> dict[str, int] | None:

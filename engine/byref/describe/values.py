@@ -118,6 +118,8 @@ _KEY_NAMES: Final = re.compile(
 
 # What facts are worth. Of those at the top, code that does not know them is wrong, or has to look first. That types are mixed
 # is seen in the schema, too.
+_NO_VALUES: Final = 3
+"""Different words in a column of numbers or times in text that stand for no value."""
 _FORMATS: Final[Mapping[str, float]] = {"number": 9.0, "digits": 6.0, "time": 5.0}
 _FEW_WORDS: Final = 8.0
 _EPOCH: Final = 8.0
@@ -520,9 +522,10 @@ def _say_texts(column: _Column, texts: Sequence[str]) -> None:
     column.each = _SEEN if counts is not None else _SEEN_MANY
     first = _some(texts)
     if min(map(len, first)) <= _LONG and not _are_prose(first):
-        form = format_of(texts) if counts is None or len(counts) > _FEW_NUMBERS else None
+        form = format_of(texts, words=_NO_VALUES) if counts is None or len(counts) > _FEW_NUMBERS else None
         if form is not None:
             column.say(form.stated, _FORMATS[form.kind])
+            column.rest += [f"{_word(word)} {count:,}" for word, count in form.words.items()]
             column.each = _SEEN_FORMAT
         elif counts is not None:
             _say_words(column, counts)

@@ -176,7 +176,7 @@ def _hint(
         return f"only files that code has written are there; {_where(known)}"
     if isinstance(error, RecursionError):
         return "use a loop, or make the recursion end earlier"
-    if isinstance(error, TypeError | ValueError):
+    if isinstance(error, TypeError | ValueError | NotImplementedError):  # the last one is Arrow's, beneath pandas
         return _message_hint(message_of(error))
     return None
 
@@ -431,6 +431,11 @@ _MESSAGE_HINTS = {
     "'NoneType' object is not subscriptable": "the value is None: test for it, or use (value or {}).get(...)",
     "not supported between instances of": "the values are of different types or None: convert them, or filter them first",
     "unsupported operand type(s)": "convert the values first, for example with float() or pd.to_numeric()",
+    **dict.fromkeys(
+        ("with string dtype", "dtype 'str'", "dtype=str and", "(large_string)", "to numeric"),
+        "the column is text: convert it first, with pd.to_numeric(column, errors='coerce')",
+    ),
+    "could not convert string to float": "of values with other text in them, use pd.to_numeric(values, errors='coerce')",
     "is not JSON serializable": "convert the value first, or pass default=str to json.dumps()",
     "can only concatenate str": "convert the numbers with str(), or use an f-string",
     "must be str, not": "convert the value with str(), or use an f-string",

@@ -88,6 +88,24 @@ def test_hints_name_no_more_than_helps(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
+    "code",
+    [
+        "text.mean()",
+        "text.median()",
+        "text.quantile(0.5)",
+        "text > 2",
+        "text.astype(float)",
+        "text.astype(object).mean()",
+        "df({'a': ['x', 'y'], 'b': ['1', 'NA']}).groupby('a').b.mean()",
+        "sum(map(float, text))",
+    ],
+)
+def test_computing_with_text_is_told_how_to_convert_it(sandbox: Sandbox, code: str) -> None:
+    error = sandbox.run(f"text = pd.Series(['1', 'NA'])\n{code}").error
+    assert error is not None and error.hint is not None and "pd.to_numeric(" in error.hint, error
+
+
+@pytest.mark.parametrize(
     ("code", "message"),
     [
         ("hasattr(1)", "hasattr() missing 1 required positional argument: 'name'"),
