@@ -82,6 +82,14 @@ COLUMNS: dict[str, tuple[list[Any], Any]] = {
         [f"2024-01-{n % 28 + 1:02}T10:00:00{'.5' if n % 2 else ''}Z" for n in range(600)],
         "times, 2024-01-01 to 2024-01-28, like 2024-01-01T10:00:00Z or 2024-01-02T10:00:00.5Z",
     ),
+    "times with an offset": (
+        [f"2024-01-{n % 28 + 1:02}T10:{n % 60:02}:00+01:00" for n in range(600)],
+        "times 2024-01-01 to 2024-01-28, +01:00",
+    ),
+    "times in summer and winter": (
+        [f"2024-0{n % 9 + 1}-05T10:{n % 60:02}:00+0{1 + (n % 9 > 3)}00" for n in range(600)],
+        "times 2024-01-05 to 2024-09-05, +0100 or +0200: UTC in tables",
+    ),
     "no dates": ([f"2024-{n % 90 + 10}-{n % 60 + 10}" for n in range(600)], "text like 2024-10-10"),
     "days first": ([f"{n % 28 + 1:02}/{n % 12 + 1:02}/2024" for n in range(600)], "text like 01/01/2024"),
     "versions": ([f"{n % 9}.{n % 11}.{n % 7 + 10}" for n in range(600)], None),

@@ -44,6 +44,7 @@ _TIME: Final = re.compile(
     r"|(?:[A-Z][a-z]{2}, )?00? [A-Z][a-z]{2} 0000 00:00:00 (?:GMT|UTC|[+-]0000)"
 )
 """A template of any date or time."""
+_OFFSET: Final = re.compile(r"[+-][0-9]{2}:?[0-9]{2}$")
 _MONTH_AND_DAY: Final = re.compile(r"(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])")
 _GROUPED: Final = re.compile(r"[^0-9]*[0-9]{1,3}(?:,[0-9]{3})*(?:\.[0-9]+)?[^0-9,]*|[^,]*")
 _SECONDS: Final = (8e8, 4.2e9)
@@ -165,10 +166,21 @@ def _times(texts: Sequence[str], templates: Counter[str]) -> str:
     if all(_ISO.fullmatch(template) for template in templates) and _have_days(texts):
         # Times with different offsets or fractions may sort otherwise than their texts, but not from one written day to another.
         span = _span(min(texts)[:10], max(texts)[:10])
+        offsets = _offsets(texts, templates)
         if len({_shape(template) for template in templates}) == 1:
-            return f"{'dates' if len(texts[0]) == 10 else 'times'} {span}"
-        return f"times, {span}, like {_examples(texts, templates)}"
+            return f"{'dates' if len(texts[0]) == 10 else 'times'} {span}{offsets}"
+        return f"times, {span}{offsets}, like {_examples(texts, templates)}"
     return f"text like {_examples(texts, templates)}"
+
+
+def _offsets(texts: Sequence[str], templates: Counter[str]) -> str:
+    """Return the offsets from UTC in words: where there are several, the columns of a table have all times in UTC."""
+    if not any(map(_OFFSET.search, templates)):
+        return ""
+    found = sorted({match[0] if (match := _OFFSET.search(text)) else "Z" for text in texts})
+    if len(found) == 1:
+        return f", {found[0]}"
+    return f", {' or '.join(found) if len(found) <= _UNITS else f'{len(found)} offsets'}: UTC in tables"
 
 
 def _have_days(texts: Sequence[str]) -> bool:

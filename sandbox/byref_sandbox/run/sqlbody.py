@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import json
 import re
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import pandas as pd
@@ -120,6 +121,8 @@ class Tables:
     def __init__(self, request: wire.Request, loaded: Mapping[int, Loaded]) -> None:
         self.reasons: dict[str, str] = {}
         """Why a table could not be made, by its name in lower case."""
+        self.zones: set[str] = set()
+        """The zones that columns are in."""
         self._identifiers = sqltext.identifiers(request.source)
         self._sources: list[tuple[sqltext.Reference, Loaded, bytes]] = []
         for variable in request.variables:
@@ -153,6 +156,7 @@ class Tables:
                 self.reasons[name.lower()] = _why(reference, entry, path, error)
                 continue
             self._check_case(name, table)
+            self.zones.update(sqltables.zones(table))
             self._register(database, reference, number, sqltables.Stream(table))
 
     def _check_case(self, name: str, table: Any) -> None:
@@ -214,7 +218,6 @@ def sql_body(request: wire.Request, loaded: Mapping[int, Loaded]) -> Body:
     """Return the body that runs the one query in `request.source`. Its result is the value, and is bound to `request.keep` if given."""
     database = connection()
     database.execute(f"SET memory_limit = '{int(request.terms.memory_bytes * _MEMORY_SHARE)}B'")
-    database.execute("SET lock_configuration = true")
     tables = Tables(request, loaded)
     names = tuple(request.names)
 
@@ -223,6 +226,8 @@ def sql_body(request: wire.Request, loaded: Mapping[int, Loaded]) -> Body:
         try:
             query = _single(database, request.source, tables.names())
             tables.bind(database)
+            _take_zone(database, tables.zones)
+            database.execute("SET lock_configuration = true")
             result = sqltables.frame_of(database.sql(query).to_arrow_table())
             room = request.terms.result_bytes
             if not request.keep:
@@ -249,6 +254,14 @@ def sql_body(request: wire.Request, loaded: Mapping[int, Loaded]) -> Body:
             return [error_frame(failure)]
 
     return body
+
+
+def _take_zone(database: Any, zones: Collection[str]) -> None:
+    """Have days and hours be those of the only zone that columns are in; those of several zones are told in UTC."""
+    [zone] = zones if len(zones) == 1 else [None]
+    if zone is not None and (name := sqltables.zone_name(zone)) is not None:
+        with contextlib.suppress(Exception):  # a zone that the database does not know
+            database.execute(f"SET TimeZone = '{name}'")
 
 
 def _kept(name: str, table: pd.DataFrame, room: int) -> wire.Frame:

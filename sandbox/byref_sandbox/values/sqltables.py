@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import re
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,11 @@ _OWN_NAME: Final = b"byref:name"
 _EXACT_DIGITS: Final = 15
 """Decimals of so many digits are exact as 64-bit floats."""
 _INT64: Final = 2**63
+
+
+_OFFSET: Final = re.compile(r"([+-])([0-9]{2}):([0-9]{2})")
+_ZONE_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+/-]{0,60}")
+_POSIX: Final = "Etc/GMT"
 
 
 class Stream:
@@ -64,6 +70,20 @@ def renamed(table: Any) -> dict[str, str]:
         if _OWN_NAME in (field.metadata or {})
     ]
     return dict(found)
+
+
+def zones(table: Any) -> set[str]:
+    """Return the zones that a table's columns are in."""
+    return {kind.tz for kind in table.schema.types if pa.types.is_timestamp(kind) and kind.tz is not None}
+
+
+def zone_name(zone: str) -> str | None:
+    """Return the name that DuckDB has for a zone; None if it has none. Of offsets it has whole hours, with the sign of POSIX."""
+    offset = _OFFSET.fullmatch(zone)
+    if offset is None:
+        return zone if _ZONE_NAME.fullmatch(zone) else None
+    sign, hours, minutes = offset.groups()
+    return f"{_POSIX}{'-' if sign == '+' else '+'}{int(hours)}" if minutes == "00" else None
 
 
 def _column(series: pd.Series[Any]) -> tuple[Any, bool]:
@@ -150,8 +170,16 @@ def _series(column: Any) -> pd.Series[Any]:
         return _intervals(column.to_pylist())
     if pa.types.is_null(kind):
         return pd.Series([None] * len(column), dtype=object)
+    if pa.types.is_timestamp(kind) and (kind.tz or "").startswith(_POSIX):
+        column = column.cast(pa.timestamp(kind.unit, _offset(kind.tz)))
     made: pd.Series[Any] = column.to_pandas(date_as_object=False, use_threads=False)
     return made
+
+
+def _offset(name: str) -> str:
+    """Return the offset that a name of `zone_name` stands for."""
+    hours = -int(name.removeprefix(_POSIX))
+    return f"{'+' if hours >= 0 else '-'}{abs(hours):02}:00"
 
 
 def _decimals(column: Any) -> pd.Series[Any]:

@@ -4,7 +4,8 @@ A column is converted only if all its values that are not null are of one kind:
 
 - integers are int64; with nulls float64 where that is exact, else Int64; beyond 64 bits they stay Python's own;
 - other numbers are float64, truth values bool, with nulls boolean;
-- texts that are ISO 8601 dates or date-times, all with a zone or all without, are datetime64, with zones in UTC;
+- texts that are ISO 8601 dates or date-times, all with a zone or all without, are datetime64, in the zone that all
+  have, else in UTC;
 - any other text stays text: `"00123"`, `"2024"` and `"12.50"` are what they say;
 - objects, arrays and mixtures stay Python objects, exactly as in the JSON.
 """
@@ -293,13 +294,24 @@ def _of_texts(texts: Any, first: str) -> pd.Series[Any]:
 
 def _moments(texts: Any, first: str) -> Any:
     """Return texts as points in time; None unless all are, and all have a zone or all have none."""
-    zone = "UTC" if len(first) > 10 and _ZONE.search(first) else None
+    zone = _zone(texts, first)
     for unit in ("us", "ns"):
         try:
             return pc.cast(texts, pa.timestamp(unit, zone))
         except pa.ArrowInvalid:  # another text, no such day, or more digits than microseconds have
             continue
     return None
+
+
+def _zone(texts: Any, first: str) -> str | None:
+    """Return the zone of points in time: the offset that all of them have, else UTC; None if the first has none."""
+    found = _ZONE.search(first) if len(first) > 10 else None
+    if found is None:
+        return None
+    if found[1] == "Z" or not pc.all(pc.ends_with(texts, found[1])).as_py():
+        return "UTC"
+    offset = f"{found[1][:3]}:{found[1][-2:]}"
+    return "UTC" if offset in ("+00:00", "-00:00") else offset
 
 
 _OURS: Final = Rules(None, _series, column)

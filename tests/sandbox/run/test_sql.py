@@ -173,6 +173,23 @@ def test_columns_that_arrow_does_not_take_as_they_are(sandbox: Sandbox) -> None:
     assert sandbox.sql("SELECT typeof(short) AS t FROM t LIMIT 1", {"t": table}).value == [{"t": "FLOAT"}]
 
 
+@pytest.mark.parametrize("zone", ["+01:00", "-08:00", "+05:30", "America/New_York"])
+def test_days_are_those_of_the_zone_that_all_times_have(sandbox: Sandbox, zone: str) -> None:
+    moments = pd.Series(pd.date_range("2024-03-01 00:30", periods=3, tz=zone, unit="us"))
+    texts = [{"at": moment.isoformat()} for moment in moments]
+    given: Any = {"t": texts if zone[0] in "+-" else pd.DataFrame({"at": moments})}
+    found = sandbox.sql('SELECT "at"::DATE::VARCHAR AS day, hour("at") AS hour, "at" FROM t ORDER BY 1', given).value
+    in_utc = moments.dt.tz_convert("UTC") if zone == "+05:30" else moments  # of offsets DuckDB has whole hours
+    assert [(row["day"], row["hour"]) for row in found] == [(str(one.date()), one.hour) for one in in_utc]
+    assert [pd.Timestamp(row["at"]) for row in found] == list(moments)
+
+
+def test_days_of_several_zones_are_those_of_utc(sandbox: Sandbox) -> None:
+    given: Any = {"a": [{"at": "2024-03-01T00:30:00+01:00"}], "b": [{"at": "2024-03-01T00:30:00Z"}]}
+    found = sandbox.sql('SELECT a."at"::DATE::VARCHAR AS a, b."at"::DATE::VARCHAR AS b FROM a, b', given).value
+    assert found == [{"a": "2024-02-29", "b": "2024-03-01"}]
+
+
 def test_integers_are_whole_and_exact(sandbox: Sandbox) -> None:
     big = [{"n": 2**62 + k, "m": None if k else 2**62 + 1, "huge": 2**70} for k in range(3)]
     outcome = sandbox.sql("SELECT sum(n) AS s, max(m) AS m, min(huge) AS h, count(m) AS c FROM big", {"big": big})

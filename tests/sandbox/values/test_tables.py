@@ -33,6 +33,8 @@ MOMENT = "2024-01-02T03:04:05"
         ([MOMENT.replace("T", " ")], "datetime64[us]", [pd.Timestamp(MOMENT)]),
         ([MOMENT + ".123456789"], "datetime64[ns]", [pd.Timestamp(MOMENT + ".123456789")]),
         ([MOMENT + "Z", MOMENT + "+02:00"], "datetime64[us, UTC]", [pd.Timestamp(MOMENT + "Z"), pd.Timestamp(MOMENT + "+02:00")]),
+        ([MOMENT + "-0330", None], "datetime64[us, UTC-03:30]", [pd.Timestamp(MOMENT + "-03:30"), pd.NaT]),
+        ([MOMENT + "+00:00"], "datetime64[us, UTC]", [pd.Timestamp(MOMENT + "Z")]),
         ([MOMENT + "Z", "2024-01-02"], "str", [MOMENT + "Z", "2024-01-02"]),
         (["2024-01-02", "soon"], "str", ["2024-01-02", "soon"]),
         (["2024-02-31"], "str", ["2024-02-31"]),
