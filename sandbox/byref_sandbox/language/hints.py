@@ -154,7 +154,8 @@ def _hint(
         close = _close(missed, [*given, *functions, *others]) or _close(
             missed, [name for name in builtin if name.isidentifier()]
         )
-        inside = _inside(missed, frame) or close
+        imports = f"import {missed} first; " if missed in modules else ""
+        inside = _inside(missed, frame) or imports or close
         return f"{inside}{NAMES_THERE}{_names(known.data, others, 2 * MAX_NAMES)}"
     if isinstance(error, ImportError):
         optional = re.search(r"`Import (\w+)", message_of(error))  # a dependency of pandas

@@ -87,6 +87,16 @@ def test_hints_name_no_more_than_helps(sandbox: Sandbox) -> None:
     assert error.hint.endswith("table_008, table_009 and 190 more") and len(error.hint) < 250
 
 
+def test_a_module_that_is_not_imported_is_named(sandbox: Sandbox) -> None:
+    error = sandbox.run("fractions.Fraction(1)").error
+    assert error is not None and error.hint is not None and error.hint.startswith("import fractions first; ")
+
+
+def test_a_method_that_is_no_function_is_told_how_to_be_one(sandbox: Sandbox) -> None:
+    error = sandbox.run("class C(dict):\n    __getattr__ = dict.get").error
+    assert error is not None and error.hint == "write it out: def __getattr__(self, …), without a decorator"
+
+
 @pytest.mark.parametrize(
     "code",
     [
