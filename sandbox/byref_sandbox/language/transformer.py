@@ -94,7 +94,9 @@ class Transformer(RestrictingNodeTransformer):
         elif name in ("__match_args__", "__slots__"):
             self.error(node, f"{name} must be assigned a literal tuple of strings")
         elif name in _WRAPPED_METHODS and not (isinstance(node, ast.FunctionDef) and not node.decorator_list):
-            self.error(node, f"{name} must be a plain method", f"write it out: def {name}(self, …), without a decorator")
+            self.error(
+                node, f"{name} must be a plain method", f"write it out: def {name}(self, …), without a decorator"
+            )
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if isinstance(node.ctx, ast.Load):
