@@ -25,7 +25,7 @@ _INT64: Final = 2**63
 
 _OFFSET: Final = re.compile(r"([+-])([0-9]{2}):([0-9]{2})")
 _ZONE_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+/-]{0,60}")
-_POSIX: Final = "Etc/GMT"
+_NAMED_OFFSET: Final = re.compile(r"Etc/GMT([+-])([0-9]{1,2})")
 
 
 class Stream:
@@ -83,7 +83,7 @@ def zone_name(zone: str) -> str | None:
     if offset is None:
         return zone if _ZONE_NAME.fullmatch(zone) else None
     sign, hours, minutes = offset.groups()
-    return f"{_POSIX}{'-' if sign == '+' else '+'}{int(hours)}" if minutes == "00" else None
+    return f"Etc/GMT{'-' if sign == '+' else '+'}{int(hours)}" if minutes == "00" else None
 
 
 def _column(series: pd.Series[Any]) -> tuple[Any, bool]:
@@ -170,16 +170,11 @@ def _series(column: Any) -> pd.Series[Any]:
         return _intervals(column.to_pylist())
     if pa.types.is_null(kind):
         return pd.Series([None] * len(column), dtype=object)
-    if pa.types.is_timestamp(kind) and (kind.tz or "").startswith(_POSIX):
-        column = column.cast(pa.timestamp(kind.unit, _offset(kind.tz)))
+    if pa.types.is_timestamp(kind) and (named := _NAMED_OFFSET.fullmatch(kind.tz or "")):
+        sign, hours = named.groups()
+        column = column.cast(pa.timestamp(kind.unit, f"{'+' if sign == '-' else '-'}{int(hours):02}:00"))
     made: pd.Series[Any] = column.to_pandas(date_as_object=False, use_threads=False)
     return made
-
-
-def _offset(name: str) -> str:
-    """Return the offset that a name of `zone_name` stands for."""
-    hours = -int(name.removeprefix(_POSIX))
-    return f"{'+' if hours >= 0 else '-'}{abs(hours):02}:00"
 
 
 def _decimals(column: Any) -> pd.Series[Any]:

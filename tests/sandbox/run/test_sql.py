@@ -173,7 +173,7 @@ def test_columns_that_arrow_does_not_take_as_they_are(sandbox: Sandbox) -> None:
     assert sandbox.sql("SELECT typeof(short) AS t FROM t LIMIT 1", {"t": table}).value == [{"t": "FLOAT"}]
 
 
-@pytest.mark.parametrize("zone", ["+01:00", "-08:00", "+05:30", "America/New_York"])
+@pytest.mark.parametrize("zone", ["+01:00", "-08:00", "+05:30", "America/New_York", "Etc/GMT", "Etc/GMT+3"])
 def test_days_are_those_of_the_zone_that_all_times_have(sandbox: Sandbox, zone: str) -> None:
     moments = pd.Series(pd.date_range("2024-03-01 00:30", periods=3, tz=zone, unit="us"))
     texts = [{"at": moment.isoformat()} for moment in moments]
