@@ -360,7 +360,7 @@ class Guards(Classes):
         if type(name) is not str:
             raise TypeError("attribute name must be string")
         if name in names.REFUSED_ATTRIBUTES or (names.is_dunder(name) and name not in names.WRITTEN_DUNDERS):
-            raise NotAllowed(f"attribute {name!r} cannot be set", names.why_refused(name))
+            raise NotAllowed(f"attribute {name!r} cannot be set", names.why_not_set(name))
         return self.writable(value, name)
 
 

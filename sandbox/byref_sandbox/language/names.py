@@ -130,6 +130,11 @@ def why_refused(name: str) -> str:
     return _INSTEAD.get(name, "")
 
 
+def why_not_set(name: str) -> str:
+    """Return what to do instead of setting a refused attribute: methods of Python's own are defined with their class."""
+    return why_refused(name) or ("define it in the class" if name in CLASS_DUNDERS else "")
+
+
 _INSTEAD = {
     "__mro__": "use isinstance() or issubclass()",
     "__bases__": "use isinstance() or issubclass()",

@@ -135,7 +135,8 @@ class Transformer(RestrictingNodeTransformer):
         name, load = node.attr, isinstance(node.ctx, ast.Load)
         if names.is_dunder(name):
             if name not in (names.READ_DUNDERS if load else names.WRITTEN_DUNDERS):
-                self.error(node, f"attribute {name!r} is not available", names.why_refused(name))
+                why = names.why_refused if load else names.why_not_set
+                self.error(node, f"attribute {name!r} is not available", why(name))
             elif load:
                 return self._call(node, DUNDER, self.visit(node.value), ast.Constant(name))
         elif name in names.REFUSED_ATTRIBUTES:

@@ -97,6 +97,12 @@ def test_a_method_that_is_no_function_is_told_how_to_be_one(sandbox: Sandbox) ->
     assert error is not None and error.hint == "write it out: def __getattr__(self, …), without a decorator"
 
 
+@pytest.mark.parametrize("code", ["C.__repr__ = str", "setattr(C, '__len__', str)"])
+def test_a_method_that_is_set_later_is_told_where_to_define_it(sandbox: Sandbox, code: str) -> None:
+    error = sandbox.run(f"class C:\n    pass\n{code}").error
+    assert error is not None and error.hint == "define it in the class"
+
+
 @pytest.mark.parametrize(
     "code",
     [
