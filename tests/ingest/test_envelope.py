@@ -305,7 +305,7 @@ def test_what_replaces_a_block_says_where_it_is_from(local: Engine, tenant: str,
         ({"searchResult": {"title": "Alpha", "source": "https://a.example"}}, "Alpha (https://a.example)", None),
         ({"document": {"format": "txt", "name": "notes", "source": {}}}, "notes", "notes"),
         ({"type": "text-plain", "mime_type": "text/plain", "title": "x" * 500 + "\n"}, "x" * 60 + "…" + "x" * 58, "x" * 256),
-        ({"type": "resource", "resource": {"uri": "\ud800]"}}, "\\ud800]", "\ud800]"),
+        ({"type": "resource", "resource": {"uri": "\ud800]\n"}}, "\\ud800)", "\ud800]\n"),
     ],
 )  # fmt: skip
 def test_a_cut_text_says_where_it_is_from(chat: Session, block: Any, source: str, name: str | None) -> None:

@@ -13,6 +13,8 @@ _TITLES: Final = ("title", "name", "filename")
 _ADDRESSES: Final = ("uri", "source")
 _HOLDERS: Final = ("resource", "searchResult", "document", "file")
 """Members of blocks that hold these members, in the forms of MCP, Bedrock and OpenAI."""
+_BRACKETS: Final = str.maketrans("[]", "()")
+"""Notices to the model stand in brackets, which no name is to end."""
 _CHARS: Final = 120
 """Maximum characters of a title, and of an address, as a model reads them."""
 
@@ -52,4 +54,4 @@ def _short(text: str) -> str:
     half = _CHARS // 2
     if len(text) > _CHARS:
         text = f"{text[:half]}…{text[1 - half :]}"
-    return one_line(text, 10 * _CHARS)
+    return one_line(text.translate(_BRACKETS), 10 * _CHARS)

@@ -7,7 +7,6 @@
    they are met; a column holds only arrays and objects. It owns them, because other threads run in between (`breathe`), which may
    empty the dict that they were in. Recursion is over levels, not over values, and ends at `deepest`. */
 #define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <math.h>
 #include <stdint.h>

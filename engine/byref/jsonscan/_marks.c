@@ -2,9 +2,8 @@
 
    It is optional. `broken` makes the lines of `values._Lines` of an object's compact JSON, as far as text tells where they begin. Of what
    is no JSON no byte is lost. `structure` is the compiled form of `parsing._structure`. `forms` tells which elements of an array teach the
-   same (`groups.py`). */
+   same (`groups.py`). No format has a `#`: what a Python from 3.13 on compiles of that, older ones refuse, which run the same wheel. */
 #define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -43,23 +42,26 @@ static Py_ssize_t broken(Place *at, const char *text, Py_ssize_t size, char *out
 
 static PyObject *break_piece(PyObject *Py_UNUSED(module), PyObject *arguments) {
     Place at;
-    const char *text;
+    PyObject *piece;
+    char *text;
     Py_ssize_t size, feeds = 0;
-    if (!PyArg_ParseTuple(arguments, "y#(iiiiin)", &text, &size, &at.objects, &at.array, &at.opened, &at.string, &at.constant, &at.deep))
-        return NULL;
+    if (!PyArg_ParseTuple(arguments, "S(iiiiin)", &piece, &at.objects, &at.array, &at.opened, &at.string, &at.constant, &at.deep) ||
+        PyBytes_AsStringAndSize(piece, &text, &size)) return NULL;
     char *out = size < PY_SSIZE_T_MAX / 3 ? malloc((size_t)(3 * size + 1)) : NULL; /* at most two line feeds for each byte */
     if (!out) return PyErr_NoMemory();
     Py_ssize_t made = broken(&at, text, size, out, &feeds);
-    PyObject *result = Py_BuildValue("y#n(iiiiin)", out, made, feeds, at.objects, at.array, at.opened, at.string, at.constant, at.deep);
+    piece = PyBytes_FromStringAndSize(out, made); /* `Py_BuildValue` takes NULL for an error that is set */
+    PyObject *result = Py_BuildValue("Nn(iiiiin)", piece, feeds, at.objects, at.array, at.opened, at.string, at.constant, at.deep);
     free(out);
     return result;
 }
 
 /* Of the commas in the last `window` bytes, the last of the least deep ones; if there is none, the last one at all. */
 static PyObject *structure(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    const char *text;
+    PyObject *block;
+    char *text;
     Py_ssize_t size, window, comma = -1, quote = -1, least = 0, out = 0, height = 0, out_there = 0, height_there = 0;
-    if (!PyArg_ParseTuple(arguments, "y#n", &text, &size, &window)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "Sn", &block, &window) || PyBytes_AsStringAndSize(block, &text, &size)) return NULL;
     char *open = malloc((size_t)size + 1);
     if (!open) return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < size; i++) {
@@ -73,7 +75,8 @@ static PyObject *structure(PyObject *Py_UNUSED(module), PyObject *arguments) {
             comma = i, least = height - out, out_there = out, height_there = height;
     }
     /* What was open at the comma still is in `open`: in JSON a bracket that opens where one was closed has a comma before it. */
-    PyObject *result = Py_BuildValue("nnny#", comma, quote, comma < 0 ? out : out_there, open, comma < 0 ? height : height_there);
+    block = PyBytes_FromStringAndSize(open, comma < 0 ? height : height_there);
+    PyObject *result = Py_BuildValue("nnnN", comma, quote, comma < 0 ? out : out_there, block);
     free(open);
     return result;
 }
@@ -195,13 +198,13 @@ static int key(Text *t, PyObject *keys) {
 /* Read elements of an array, or members of an object if there is a list for their `keys`, from one place on to the first one behind
    `stop`. */
 static PyObject *forms(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    const char *text;
+    char *text;
     Py_ssize_t size, at, stop, most, more = 0, start = 0, end = 0, members = 0, first = -1, has_ended = 0;
     unsigned long long secret, last = 0;
-    PyObject *counts, *examples, *keys;
+    PyObject *bytes, *counts, *examples, *keys;
     Text t = {0};
-    if (!PyArg_ParseTuple(arguments, "y#nnnKO!O!O", &text, &size, &at, &stop, &most, &secret, &PyDict_Type, &counts, &PyList_Type,
-                          &examples, &keys)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "SnnnKO!O!O", &bytes, &at, &stop, &most, &secret, &PyDict_Type, &counts, &PyList_Type,
+                          &examples, &keys) || PyBytes_AsStringAndSize(bytes, &text, &size)) return NULL;
     int is_map = PyList_Check(keys);
     for (t.secret = secret; at < stop && !has_ended;) {
         Py_ssize_t before = t.members;

@@ -104,8 +104,7 @@ class PreviewBuilder(Builder):
         in_code = INTERPRETER in self.tools
         for number, (reference, name, block) in enumerate(zip(kept, names, self._blocks, strict=True)):
             code = f"; in {INTERPRETER}: {name}" if in_code else ""
-            of = f" of {encodable(block.piece.source)}" if block.piece.source else ""
-            line = f"{reference.id} ({_kind(block)}{of}, {block.size:,} bytes{code}){at_location(reference)}"
+            line = f"{reference.id} ({_kind(block)}{_of(block)}, {block.size:,} bytes{code}){at_location(reference)}"
             room -= self.count(line) + 1
             if room < 0 and number:
                 where = ": list_artifacts names them" if "list_artifacts" in self.tools else ""
@@ -155,3 +154,9 @@ def _kind(measured: Measured) -> str:
     if isinstance(block, Media):
         return block.format
     return "json" if measured.is_structured else "text"
+
+
+def _of(measured: Measured) -> str:
+    """Return where a text is from, if its block says so. An image or a document has its name in its placeholder."""
+    source = measured.piece.source if isinstance(measured.piece.block, Block) else None
+    return f" of {encodable(source)}" if source is not None else ""
