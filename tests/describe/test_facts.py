@@ -86,6 +86,10 @@ COLUMNS: dict[str, tuple[list[Any], Any]] = {
         [f"2024-01-{n % 28 + 1:02}T10:{n % 60:02}:00+01:00" for n in range(600)],
         "times 2024-01-01 to 2024-01-28, +01:00",
     ),
+    "times of PostgreSQL": (
+        [f"2024-01-{n % 28 + 1:02} 10:{n % 60:02}:00.{n}+01" for n in range(100, 700)],
+        "times 2024-01-01 to 2024-01-28, +01",
+    ),
     "times in summer and winter": (
         [f"2024-0{n % 9 + 1}-05T10:{n % 60:02}:00+0{1 + (n % 9 > 3)}00" for n in range(600)],
         "times 2024-01-05 to 2024-09-05, +0100 or +0200: UTC in tables",

@@ -36,7 +36,7 @@ _NUMBER: Final = re.compile(
     r"( ?(?:[%°‰]|[^\W\d_]{1,3}[²³]?(?:/[^\W\d_]{1,3}[²³]?)?|°[CF]|[^\w\s.,+\"'#/:-])| [^\W\d_]{4,5})?"  # a unit
 )
 """A template of a number with a currency before it or a unit behind it."""
-_CLOCK: Final = r"00:00(?::00(?:[.,]0{1,9})?)?(?: ?(?:Z|UTC|[+-]00:?00))?"
+_CLOCK: Final = r"00:00(?::00(?:[.,]0{1,9})?)?(?: ?(?:Z|UTC|[+-]00(?::?00)?))?"
 _ISO: Final = re.compile(rf"0000-00-00(?:[T ]{_CLOCK})?")
 """A template of a date, or of a time with a date, that sorts as text."""
 _TIME: Final = re.compile(
@@ -44,7 +44,7 @@ _TIME: Final = re.compile(
     r"|(?:[A-Z][a-z]{2}, )?00? [A-Z][a-z]{2} 0000 00:00:00 (?:GMT|UTC|[+-]0000)"
 )
 """A template of any date or time."""
-_OFFSET: Final = re.compile(r"[+-][0-9]{2}:?[0-9]{2}$")
+_OFFSET: Final = re.compile(r":[0-9.,]+ ?([+-][0-9]{2}(?::?[0-9]{2})?)$")
 _MONTH_AND_DAY: Final = re.compile(r"(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])")
 _GROUPED: Final = re.compile(r"[^0-9]*[0-9]{1,3}(?:,[0-9]{3})*(?:\.[0-9]+)?[^0-9,]*|[^,]*")
 _SECONDS: Final = (8e8, 4.2e9)
@@ -177,7 +177,7 @@ def _offsets(texts: Sequence[str], templates: Counter[str]) -> str:
     """Return the offsets from UTC in words: where there are several, the columns of a table have all times in UTC."""
     if not any(map(_OFFSET.search, templates)):
         return ""
-    found = sorted({match[0] if (match := _OFFSET.search(text)) else "Z" for text in texts})
+    found = sorted({match[1] if (match := _OFFSET.search(text)) else "Z" for text in texts})
     if len(found) == 1:
         return f", {found[0]}"
     return f", {' or '.join(found) if len(found) <= _UNITS else f'{len(found)} offsets'}: UTC in tables"

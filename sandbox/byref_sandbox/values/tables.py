@@ -50,7 +50,7 @@ _BYTES_PER_MEMBER: Final = 5
 """The least bytes of a member in JSON: `"a":1` and what is around it."""
 _EXACT: Final = 2**53
 """Integers up to here are exact as 64-bit floats."""
-_ZONE: Final = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
+_ZONE: Final = re.compile(r"(Z|[+-]\d{2}(?::?\d{2})?)$")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NONE: Final = type(None)
 _JSON_KINDS: Final = frozenset({dict, list, str, int, float, bool})
@@ -310,7 +310,7 @@ def _zone(texts: Any, first: str) -> str | None:
         return None
     if found[1] == "Z" or not pc.all(pc.ends_with(texts, found[1])).as_py():
         return "UTC"
-    offset = f"{found[1][:3]}:{found[1][-2:]}"
+    offset = f"{found[1][:3]}:{found[1][3:].removeprefix(':') or '00'}"
     return "UTC" if offset in ("+00:00", "-00:00") else offset
 
 

@@ -34,6 +34,8 @@ MOMENT = "2024-01-02T03:04:05"
         ([MOMENT + ".123456789"], "datetime64[ns]", [pd.Timestamp(MOMENT + ".123456789")]),
         ([MOMENT + "Z", MOMENT + "+02:00"], "datetime64[us, UTC]", [pd.Timestamp(MOMENT + "Z"), pd.Timestamp(MOMENT + "+02:00")]),
         ([MOMENT + "-0330", None], "datetime64[us, UTC-03:30]", [pd.Timestamp(MOMENT + "-03:30"), pd.NaT]),
+        ([MOMENT.replace("T", " ") + "+01"], "datetime64[us, UTC+01:00]", [pd.Timestamp(MOMENT + "+01:00")]),
+        (["2024-01-02-07"], "str", ["2024-01-02-07"]),
         ([MOMENT + "+00:00"], "datetime64[us, UTC]", [pd.Timestamp(MOMENT + "Z")]),
         ([MOMENT + "Z", "2024-01-02"], "str", [MOMENT + "Z", "2024-01-02"]),
         (["2024-01-02", "soon"], "str", ["2024-01-02", "soon"]),
