@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -16,7 +18,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, create_engine, event, func, insert, make_url, select, text, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
 from byref import db
 from byref.db import database as database_module
@@ -522,6 +525,11 @@ class TestUrls:
         with pytest.raises(ConfigurationError, match="StaticPool"):
             Database(create_engine("sqlite://"))
 
+    @pytest.mark.parametrize("url", ["sqlite:///byref.db", "postgresql+psycopg://h/x"])
+    def test_an_engine_with_one_connection_per_thread(self, url: str) -> None:
+        with pytest.raises(ConfigurationError, match="byref's COMMIT would be the host's"):
+            Database(create_engine(url, poolclass=SingletonThreadPool))
+
     def test_the_url_is_safe_to_print(self) -> None:
         database = Database("postgresql://me:s3cret@host/x?sslpassword=s3cret&password=s3cret")
         assert database.url == "postgresql+psycopg://me:***@host/x"
@@ -578,6 +586,92 @@ if database.engine is given:
     @pytest.mark.slow
     def test_a_memory_is_copied(self, race: Callable[..., list[str]]) -> None:
         assert race(1, self.SCRIPT, "sqlite:///:memory:", "url") == ["0 parent"]
+
+
+@pytest.fixture
+def encoded(postgres_server: str) -> Iterator[Callable[..., str]]:
+    """Make a database with an encoding, and one for its clients, and give its URL."""
+    server = create_engine(postgres_server, isolation_level="AUTOCOMMIT")
+    made = []
+
+    def make(encoding: str, client: str | None = None) -> str:
+        name = f"encoded_{uuid.uuid4().hex}"
+        with server.connect() as connection:
+            connection.exec_driver_sql(
+                f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+            )
+            made.append(name)
+            if client is not None:
+                connection.exec_driver_sql(f"ALTER DATABASE {name} SET client_encoding = '{client}'")
+        return server.url.set(database=name).render_as_string(hide_password=False)
+
+    yield make
+    with server.connect() as connection:
+        for name in made:
+            connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    server.dispose()
+
+
+class TestEncoding:
+    @pytest.mark.parametrize("encoding", ["LATIN1", "EUC_JP", "SQL_ASCII"])
+    def test_a_database_that_has_not_every_character(
+        self, encoding: str, encoded: Callable[..., str], open_database: Callable[..., Database]
+    ) -> None:
+        url = encoded(encoding)
+        given = create_engine(url, connect_args={"client_encoding": "utf8"})
+        said = f"server_encoding is '{encoding}', and UTF8 was expected.* ENCODING 'UTF8'"
+        for place in (url, given):
+            for refused in (open_database(place).prepare, lambda place=place: db.upgrade(place)):
+                with pytest.raises(ConfigurationError, match=said):
+                    refused()
+        given.dispose()
+
+    @pytest.mark.parametrize("client", ["LATIN1", "SQL_ASCII"])
+    def test_clients_with_another_encoding(
+        self, client: str, encoded: Callable[..., str], open_database: Callable[..., Database]
+    ) -> None:
+        url = encoded("UTF8", client)
+        database = open_database(url)
+        database.prepare(create=True)
+        database.write(lambda connection: add_session(connection, "5 € ☃"))
+        assert names(database) == ["5 € ☃"]
+        given = create_engine(url)
+        said = f"client_encoding is '{client}', and UTF8 was expected.* client_encoding=utf8"
+        for refused in (open_database(given).prepare, lambda: db.upgrade(given), lambda: db.check(given)):
+            with pytest.raises(ConfigurationError, match=said):
+                refused()
+        given.dispose()
+
+    @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+    def test_a_hosts_transaction_with_another_encoding(self, driver: str, postgres: Database) -> None:
+        host = create_async_engine(postgres.engine.url.set(drivername=f"postgresql+{driver}"))
+
+        def join(connection: Connection) -> None:
+            with postgres.joined(connection) as joined:
+                add_session(joined)
+
+        async def work() -> None:
+            async with host.begin() as connection:
+                await connection.exec_driver_sql("SET client_encoding = 'LATIN1'")
+                with pytest.raises(ConfigurationError, match="client_encoding is 'LATIN1'"):
+                    await connection.run_sync(join)
+                await connection.exec_driver_sql("SET client_encoding = 'UTF8'")
+                await connection.run_sync(join)
+            await host.dispose()
+
+        asyncio.run(work())
+        assert names(postgres) == ["chat"]
+
+    def test_what_a_driver_cannot_encode_is_a_storage_failure(self, postgres: Database) -> None:
+        def work(connection: Connection) -> None:
+            connection.exec_driver_sql("SET LOCAL client_encoding = 'LATIN1'")
+            add_session(connection, "secret ☃")
+
+        with pytest.raises(StorageFailure, match="can't encode character") as caught:
+            postgres.write(work)
+        assert "secret" not in str(caught.value)
+        postgres.write(add_session)
+        assert names(postgres) == ["chat"]
 
 
 class TestSchema:

@@ -142,6 +142,18 @@ class TestJoined:
         with pytest.raises(ConfigurationError, match="run_sync"), database.joined(given):
             pass
 
+    @pytest.mark.parametrize("binds", [None, {User: create_engine("sqlite://")}])
+    def test_a_session_without_an_engine_for_our_tables(
+        self, database: Database, engine: Engine, binds: dict[Any, Any] | None
+    ) -> None:
+        with Session(binds=binds) as session:
+            with pytest.raises(ConfigurationError, match="give the Connection"), database.joined(session):
+                pass
+            with database.joined(session.connection(bind_arguments={"bind": engine})) as connection:
+                add_session(connection)
+            session.commit()
+        assert kept_names(database) == ["chat"]
+
     def test_sqlites_lock_is_waited_for_before_anything_is_read(self, sqlite_url: str) -> None:
         """With a plain BEGIN, as SQLAlchemy's own recipe has it: SQLite lets nobody wait who has read before."""
         engine = create_engine(sqlite_url)
@@ -301,6 +313,18 @@ class TestAHostsEngine:
         assert kept_names(database) == ["chat"]
         with engine.connect() as connection:
             assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 0
+        engine.dispose()
+
+    def test_a_driver_that_gives_bytes_for_text(self, sqlite_url: str) -> None:
+        engine = create_engine(sqlite_url)
+        event.listen(engine, "connect", lambda driver, _: setattr(driver, "text_factory", bytes))
+        for refused in (Database(engine).prepare, lambda: db.upgrade(engine)):
+            with pytest.raises(ConfigurationError, match="text_factory is <class 'bytes'>"):
+                refused()
+        ours = Database(sqlite_url)
+        with engine.connect() as host, pytest.raises(ConfigurationError, match="text_factory"), ours.joined(host):
+            pass
+        ours.close()
         engine.dispose()
 
     def test_an_open_transaction_on_a_shared_connection_is_not_touched(self) -> None:

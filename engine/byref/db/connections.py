@@ -19,7 +19,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry, SingletonThreadPool, StaticPool
 
-from byref.db.failures import Quiet, is_read_only, is_unprepared
+from byref.db.failures import Quiet, is_read_only, is_unprepared, safe
 from byref.errors import ConfigurationError
 from byref.stores.paths import make_file
 
@@ -77,8 +77,62 @@ def accepted(engine: object) -> Engine:
     if isinstance(engine.pool, SingletonThreadPool):
         raise ConfigurationError(
             "this engine gives every thread another in-memory database: make it with poolclass=StaticPool"
+            if is_memory(engine.url)
+            else "this engine gives a thread the connection on which it has a transaction open already (SingletonThreadPool), so "
+            "byref's COMMIT would be the host's too: make it without poolclass, or with poolclass=QueuePool"
         )
     return engine
+
+
+def connect(engine: Engine) -> Connection:
+    """Return a new connection of an engine; ConfigurationError if it gives bytes for text."""
+    try:
+        return engine.connect()
+    except TypeError as error:
+        # psycopg decodes nothing where client_encoding is SQL_ASCII, and SQLAlchemy's own first look stumbles over the bytes.
+        if engine.dialect.driver != "psycopg" or "bytes-like" not in str(error):
+            raise
+        raise ConfigurationError(_not_utf8(engine.url, "client_encoding", "SQL_ASCII")) from error
+
+
+def check_encoding(connection: Connection) -> None:
+    """Raise ConfigurationError unless a database and a connection to it keep every text as text. No statement is sent.
+
+    A PostgreSQL server tells its driver both encodings at the login. Where a driver does not pass them on, they count as right.
+    """
+    driver: Any = connection.connection.driver_connection
+    if connection.dialect.name == "sqlite":
+        if not isinstance(driver.text_factory(b""), str):
+            raise ConfigurationError(
+                f"this connection's text_factory is {driver.text_factory!r:.100}, and byref reads text as str: leave it at str, "
+                "or give byref the database's URL"
+            )
+        return
+    for name in ("server_encoding", "client_encoding"):
+        if (found := _told_at_login(driver, name)) and not _UTF8.fullmatch(found):
+            raise ConfigurationError(_not_utf8(connection.engine.url, name, found))
+
+
+_UTF8 = re.compile(r"'?(UTF-?8|UNICODE)'?", re.IGNORECASE)
+"""The encoding as servers and poolers name it."""
+_ENCODING_CURES = {
+    "server_encoding": "give byref one that is made with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+    "client_encoding": "connect with client_encoding=utf8 (in a URL ?client_encoding=utf8) to a database whose server_encoding is UTF8",
+}
+
+
+def _not_utf8(url: URL, name: str, found: str) -> str:
+    return f"the database {safe(url)}: {name} is {found!r}, and UTF8 was expected, which has every character: {_ENCODING_CURES[name]}"
+
+
+def _told_at_login(driver: Any, name: str) -> str | None:
+    """Return a setting that a PostgreSQL server reports to psycopg, psycopg2 or asyncpg; None from other drivers."""
+    if hasattr(driver, "get_settings"):
+        return getattr(driver.get_settings(), name, None)
+    look = getattr(getattr(driver, "info", None), "parameter_status", None)
+    with suppress(Exception):  # the connection is closed, which its first statement will tell better
+        return look(name) if look else None
+    return None
 
 
 def make_engine(url: str | URL, *, full: bool = False) -> Engine:
@@ -126,7 +180,7 @@ def transaction(engine: Engine, purpose: Purpose, *, foreign_keys: bool = True) 
     """
     if isinstance(engine.pool, StaticPool):
         _see_that_it_is_free(engine.pool)
-    with engine.connect() as connection:
+    with connect(engine) as connection:
         if engine.dialect.name == "sqlite":
             with _begun_on_sqlite(connection, purpose, foreign_keys=foreign_keys):
                 yield connection
@@ -361,6 +415,8 @@ def _postgresql(url: URL) -> Engine:
     # No ping before use: `Database` retries after a dropped connection, which costs no round trip.
     arguments: dict[str, Any] = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS}
     options: dict[str, Any] = {"pool_use_lifo": True, "pool_recycle": 1800}
+    if url.drivername in ("postgresql+psycopg", "postgresql+psycopg2") and "client_encoding" not in url.query:
+        arguments["client_encoding"] = "utf8"  # whatever the database, the role or PGCLIENTENCODING says
     prepares_where_it_can = False
     if url.drivername == "postgresql+psycopg":
         options["use_native_hstore"] = False

@@ -26,12 +26,12 @@ from typing import Any, Literal, TypeVar, get_args
 from weakref import WeakSet, finalize
 
 from sqlalchemy import URL, Connection, Engine, false, inspect, table, text
-from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError
+from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError, UnboundExecutionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import StaticPool
 
-from byref.db.connections import BUSY_SECONDS, Purpose, accepted, make_engine, sqlite_path, transaction
+from byref.db.connections import BUSY_SECONDS, Purpose, accepted, check_encoding, make_engine, sqlite_path, transaction
 from byref.db.failures import driver_error, is_away, is_conflict, is_transient, safe, storage_failure, words_of
 from byref.db.revisions import HEAD, checked_schema, require, state
 from byref.errors import ConfigurationError, StorageFailure, TransactionConflict
@@ -128,7 +128,7 @@ class Database:
 
         Raises:
             SchemaMismatch: the database is at a revision that this byref does not work with; the text names the cure.
-            ConfigurationError: the SQLite file is read-only.
+            ConfigurationError: the SQLite file is read-only, or the database's encoding is not UTF8.
             StorageFailure: the database cannot be reached, or is no database.
         """
         self._see_that_it_can_be_written()
@@ -178,12 +178,14 @@ class Database:
         Raises:
             TransactionConflict: the host's transaction lost to a concurrent one.
             StorageFailure: the database failed; the host's transaction goes on unless the connection is lost.
-            ConfigurationError: the connection is in autocommit mode, so there is no transaction to join.
+            ConfigurationError: the connection is in autocommit mode, so there is no transaction to join; or it gives no text, or
+                not every text.
         """
         with self._failures():
             connection = _connection_of(host)
         before = connection.get_execution_options().get("schema_translate_map")
         with self._alone(), self._failures(), _conflicts(connection):
+            check_encoding(connection)
             _see_that_a_transaction_is_open(connection, self.schema)
             # The option belongs to the connection, which is the host's: it gets its own value back at the end.
             if before or self.schema:
@@ -313,8 +315,9 @@ class Database:
         except (
             DBAPIError,
             PoolTimeout,
-            PendingRollbackError,
-        ) as error:  # the last of a host's transaction that has failed before
+            PendingRollbackError,  # of a host's transaction that has failed before
+            UnicodeError,  # of a driver whose connection has another encoding by now: SQLAlchemy passes it as it is
+        ) as error:
             raise storage_failure(error, self._engine.url) from driver_error(error)
 
     def _is_empty(self) -> bool:
@@ -396,7 +399,13 @@ def _connection_of(host: object) -> Connection:
     if isinstance(host, scoped_session):
         host = host()
     if isinstance(host, Session):
-        return host.connection()
+        try:
+            return host.connection()
+        except UnboundExecutionError:
+            raise ConfigurationError(
+                "db: this Session has no engine for tables that are not mapped to one (no `bind`, or only `binds`): give the "
+                "Connection to the database that byref uses, db=session.connection(bind_arguments={'bind': engine})"
+            ) from None
     if isinstance(host, Connection):
         return host
     raise ConfigurationError(

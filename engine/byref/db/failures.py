@@ -112,7 +112,7 @@ def is_conflict(error: DBAPIError, *, keeps_snapshot: bool) -> bool:
     return state in _CONFLICTS or (keeps_snapshot and state == _UNIQUE)
 
 
-def storage_failure(error: SQLAlchemyError, url: URL, note: str | None = None) -> StorageFailure:
+def storage_failure(error: SQLAlchemyError | UnicodeError, url: URL, note: str | None = None) -> StorageFailure:
     """Return the error for the host: the database's URL without its password, the driver's message, and the cure.
 
     Statements and their parameters are left out, because they carry payloads. Raise it `from driver_error(error)`.
@@ -130,7 +130,7 @@ def words_of(cause: BaseException, url: URL) -> str:
     return _without_secrets(one_line(cause, WORDS_CHARS) or type(cause).__name__, url)
 
 
-def driver_error(error: SQLAlchemyError) -> BaseException:
+def driver_error(error: SQLAlchemyError | UnicodeError) -> BaseException:
     """Return the exception that the driver raised, or the error itself if it has none."""
     return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
 

@@ -23,7 +23,7 @@ from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, delete, insert, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from byref.db.connections import engine_of, transaction
+from byref.db.connections import connect, engine_of, transaction
 from byref.db.failures import driver_error, storage_failure
 from byref.db.revisions import REVISIONS, VERSION_TABLE, State, checked_schema, require, require_known, state_of
 from byref.db.tables import Base, CompatibilityRow
@@ -81,7 +81,7 @@ def upgrade(url_or_engine: str | URL | Engine, revision: str = "head", *, schema
 
     Raises:
         SchemaMismatch: the database was written by a newer byref, and this one is too old for it.
-        ConfigurationError: there is no such revision.
+        ConfigurationError: there is no such revision, or the database's encoding is not UTF8.
         StorageFailure: the database refused it, or a table stayed locked by others; nothing has changed.
     """
 
@@ -165,7 +165,7 @@ def _exclusive_on_postgresql(engine: Engine, schema: str | None) -> Iterator[Con
     # READ COMMITTED whatever the host's default is: with a snapshot older than the lock, this transaction would not see the
     # migration of the lock's last holder.
     with (
-        engine.connect().execution_options(isolation_level="READ COMMITTED") as connection,
+        connect(engine).execution_options(isolation_level="READ COMMITTED") as connection,
         closing(connection.begin()),
     ):
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sqlalchemy import URL, Connection, Engine, column, inspect, select, table
 from sqlalchemy.exc import SQLAlchemyError
 
-from byref.db.connections import engine_of, is_memory, sqlite_path, transaction
+from byref.db.connections import check_encoding, engine_of, is_memory, sqlite_path, transaction
 from byref.db.failures import driver_error, options_of, safe, storage_failure
 from byref.db.tables import Base, CompatibilityRow
 from byref.errors import ConfigurationError, SchemaMismatch, shown
@@ -62,6 +62,7 @@ def current(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> 
 
     Raises:
         StorageFailure: the database cannot be read.
+        ConfigurationError: its encoding, or the connection's, is not UTF8.
     """
     return state(url_or_engine, schema=schema).revision
 
@@ -92,7 +93,8 @@ def state(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> St
 
 
 def state_of(connection: Connection, schema: str | None = None) -> State:
-    """Return the state of the database of an open connection."""
+    """Return the state of the database of an open connection; ConfigurationError if it does not keep every text."""
+    check_encoding(connection)
     there = inspect(connection)
     if not there.has_table(VERSION_TABLE, schema=schema):
         return State(None, None)
