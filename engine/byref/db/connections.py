@@ -102,7 +102,7 @@ def check_encoding(connection: Connection) -> None:
     """
     driver: Any = connection.connection.driver_connection
     if connection.dialect.name == "sqlite":
-        if not isinstance(driver.text_factory(b""), str):
+        if not isinstance(getattr(driver, "text_factory", str)(b""), str):
             raise ConfigurationError(
                 f"this connection's text_factory is {driver.text_factory!r:.100}, and byref reads text as str: leave it at str, "
                 "or give byref the database's URL"
