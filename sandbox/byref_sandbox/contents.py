@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -22,11 +22,16 @@ LAST: Final = "_"
 """The name of the last value of earlier runs."""
 OWN_DUNDERS: Final = frozenset(["__all__", "__author__", "__version__", "__doc__", "__date__", "__license__"])
 """Names of the form `__x__` that code may bind; all others belong to the language."""
-MAX_CONTENTS_BYTES: Final = 16 << 20
+MAX_CONTENTS_BYTES: Final = 8 << 20
+"""Maximum bytes of a table. Read, it takes up to 25 times as much memory."""
+MAX_PROGRAM_CHARS: Final = 4_000_000
+"""Maximum characters of all programs whose functions and classes are kept."""
 MAX_LAST_BYTES: Final = 64 << 10
 """Maximum bytes of the last value that are kept: nearly every run has one, and few runs use that of another."""
 _MAX_NAMES: Final = 10_000
 _MAX_NAME_CHARS: Final = 512
+_Few = msgspec.Meta(max_length=_MAX_NAMES)
+"""Checked before what a table has so many of is read."""
 
 Path = tuple[str | int, ...]
 """The name of a variable of tool data, or that after `FRAME` for its DataFrame; then keys and indexes in it."""
@@ -61,7 +66,7 @@ class Name(msgspec.Struct, array_like=True, frozen=True):
 class Part(msgspec.Struct, frozen=True):
     """A stream: its names one after the other."""
 
-    names: list[Name]
+    names: Annotated[list[Name], _Few]
     leaves: list[bytes]
     """Digests of its blobs, in the order in which the stream takes them; one blob may be there twice. Of each large buffer there are several,
     so that only those are stored anew in which something has changed."""
@@ -73,9 +78,9 @@ class Part(msgspec.Struct, frozen=True):
     """Of exports of the base that it refers to."""
     filler: int = 0
     """Numbers of the memo that nothing stands for."""
-    programs: list[bytes] = []
+    programs: Annotated[list[bytes], _Few] = []
     """Of the functions in it."""
-    libraries: list[str] = []
+    libraries: Annotated[list[str], _Few] = []
     """Of those that are loaded only when code needs them: what it takes to read it."""
     pieces: list[int] = []
     """How many of the blobs are each buffer, in order; none where each is one."""
@@ -90,13 +95,13 @@ class Contents(msgspec.Struct, frozen=True):
     """The table of contents of a session's names."""
 
     versions: Versions
-    parts: list[Part]
+    parts: Annotated[list[Part], _Few]
     """The first is the base."""
-    programs: dict[bytes, str]
+    programs: Annotated[dict[bytes, str], _Few]
     """Texts of programs whose functions and classes are in the parts, by digest."""
-    definitions: dict[str, bytes] = {}
+    definitions: Annotated[dict[str, bytes], _Few] = {}
     """Names of functions and classes that a statement of a program defines: its digest."""
-    looks_up: dict[str, list[str]] = {}
+    looks_up: Annotated[dict[str, list[str]], _Few] = {}
     """Names that such a function or class may look up when it runs."""
     always: list[str] = []
     """Names that any other object may look up."""
@@ -112,14 +117,15 @@ class Contents(msgspec.Struct, frozen=True):
 
     def looked_up(self, names: Iterable[str]) -> frozenset[str]:
         """All names that what these names stand for may look up."""
-        found: set[str] = set()
-        seen: set[str] = set()
-        waiting = {*names, *self.always}
-        while waiting:
-            seen |= waiting
-            found |= {each for name in waiting for each in self.looks_up.get(name, ())}
-            waiting = found - seen
-        return frozenset(found.union(self.always))
+        found = set(self.always)
+        seen = found.union(names)
+        waiting = [*seen]
+        while waiting:  # each name once: a run may have forged a long chain of them
+            further = self.looks_up.get(waiting.pop(), ())
+            found.update(further)
+            waiting += set(further) - seen
+            seen.update(further)
+        return frozenset(found)
 
     def wanted(self, names: Iterable[str]) -> frozenset[str]:
         """These names, and all that what they stand for may look up."""
@@ -167,6 +173,8 @@ def decode_contents(data: bytes) -> Contents:
     names += contents.definitions
     if len(names) > _MAX_NAMES or not all(name.isidentifier() and len(name) <= _MAX_NAME_CHARS for name in names):
         raise ValueError("a table of contents with what is no name, or too many of them")
+    if sum(map(len, contents.programs.values())) > MAX_PROGRAM_CHARS:
+        raise ValueError(f"a table of contents with programs of more than {MAX_PROGRAM_CHARS:,} characters")
     if not all(path and type(path[0]) is str for part in contents.parts for path in part.paths):
         raise ValueError("a table of contents with a path that does not begin with a variable")
     return contents
@@ -178,7 +186,7 @@ def decode_last(data: bytes) -> Last:
         raise ValueError(f"a last value of {len(data):,} bytes")
     try:
         return _LAST_DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"no last value of a session: {error}") from None
 
 

@@ -206,6 +206,8 @@ class Messages(Generic[_Message]):
 
 def _check_texts(message: memoryview) -> None:
     """Raise Malformed of a message that is long without bytes that are long: as `str`, a text may take four times its bytes."""
+    if message[0] not in _ARRAYS:  # a list of millions would take memory before it is refused
+        raise Malformed("a message that is no array of a few fields")
     if (
         sum(len(memoryview(field)) for field in _FIELDS.decode(message) if memoryview(field)[0] not in _BYTES)
         > FRAMING_BYTES
@@ -279,6 +281,8 @@ def pack(message: Call | Waiting | Answer) -> bytearray:
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _FIELDS: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_ARRAYS: Final = range(0x90, 0xA0)
+"""The first bytes of arrays of at most 15 fields in msgpack, as of all messages."""
 _BYTES: Final = range(0xC4, 0xC7)
 """The first byte of a field that is bytes, in msgpack: of those whose length has one, two or four bytes."""
 _RECEIVED: Final = msgspec.msgpack.Decoder(Received)

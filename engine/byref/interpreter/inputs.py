@@ -21,7 +21,7 @@ from byref.db.payloads import Converted, PayloadLoad
 from byref.errors import ToolError, one_line
 from byref_sandbox import EXACT, Data, Every, Snapshot, State
 from byref_sandbox.code.analysis import FRAME as FRAME_HELPER
-from byref_sandbox.code.analysis import Analysed, definitions_of
+from byref_sandbox.code.analysis import MAX_SOURCE_CHARS, Analysed, definitions_of
 from byref_sandbox.contents import FRAME, LAST, NO_VERSIONS, Contents, blobs_of, decode_contents, encode_contents
 from byref_sandbox.values.data import type_of_tables
 from byref_sandbox.values.files import are_named as may_use_files
@@ -171,7 +171,7 @@ def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs
     definitions = [
         text
         for contents in (snapshots if code.tree is not None else ())
-        for text in definitions_of(contents.programs, contents.definitions, wanted)
+        for text in definitions_of(contents.programs, contents.definitions, wanted, room=MAX_SOURCE_CHARS)
     ]
     texts = (code, *definitions)
     assigned = code.uses.assigned

@@ -12,13 +12,15 @@ import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
+from math import inf
 from typing import Final, NamedTuple, Self
 
 from byref_sandbox.code.source import UNPARSED, parsed, strip_dollars
 
 FRAME: Final = "df"
-MAX_SOURCE_CHARS: Final = 1_000_000
-"""Longer code is not parsed, because that could take the host seconds; a plain scan finds its names."""
+MAX_SOURCE_CHARS: Final = 200_000
+"""Longer code is not run, and not parsed, because that could take the host seconds; a plain scan finds the names of definitions of
+earlier runs that are longer than this altogether."""
 _MAX_NESTING: Final = 200
 """More deeply nested code is not parsed: CPython's parser gives up at 200 open brackets, and up to there the C stack is safe."""
 _MAX_TEMPLATE_CHARS: Final = 10_000
@@ -74,6 +76,13 @@ class Analysed(str):
     def of(cls, source: str) -> Self:
         """Return the code itself if it is analysed already."""
         return source if isinstance(source, cls) else cls(source)
+
+    @classmethod
+    def scanned(cls, source: str) -> Self:
+        """Return code that is not to be parsed."""
+        made = cls(source)
+        vars(made)["tree"] = None
+        return made
 
     @classmethod
     def of_statement(cls, statement: ast.stmt) -> Self:
@@ -357,17 +366,31 @@ def _replaced(statements: list[list[ast.AST]], constructed: set[int]) -> frozens
 
 
 def definitions_of(
-    programs: Mapping[bytes, str], definitions: Mapping[str, bytes], names: Collection[str] | None = None
+    programs: Mapping[bytes, str],
+    definitions: Mapping[str, bytes],
+    names: Collection[str] | None = None,
+    *,
+    room: float = inf,
 ) -> Iterator[Analysed]:
     """Statements that define functions and classes, in the order of their programs: of each of the names the last one.
 
     `programs` are texts by digest, `definitions` names with the digest of the program that defines them. Without `names` these are
-    all, and what the programs import.
+    all, and what the programs import. Programs beyond the first `room` characters are not parsed, and come whole.
     """
+    of: dict[bytes, set[str]] = {}
+    for name, program in definitions.items():
+        if names is None or name in names:
+            of.setdefault(program, set()).add(name)
     for program, text in programs.items():
-        wanted = {name for name, where in definitions.items() if where == program and (names is None or name in names)}
+        wanted = of.get(program, set())
+        if names is not None and not wanted:
+            continue
+        room -= len(text)
+        if room < 0:
+            yield Analysed.scanned(text)
+            continue
         # A run may have forged the text: what is too long or too deep to be parsed has no tree.
-        tree = Analysed(text).tree if wanted or names is None else None
+        tree = Analysed(text).tree
         statements = [*_statements(tree.body)] if tree is not None else []
         if names is None:
             wanted.update(name for name, one in statements if isinstance(one, ast.Import | ast.ImportFrom))

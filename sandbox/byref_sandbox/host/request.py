@@ -11,7 +11,7 @@ import msgspec
 
 from byref_sandbox import wire
 from byref_sandbox.code import libraries
-from byref_sandbox.code.analysis import FAMILIAR, Analysed, definitions_of
+from byref_sandbox.code.analysis import FAMILIAR, MAX_SOURCE_CHARS, Analysed, definitions_of
 from byref_sandbox.code.fresh import bound_first
 from byref_sandbox.code.inplace import changed_in_place
 from byref_sandbox.code.readonly import is_read_only
@@ -188,7 +188,7 @@ class _Session:
 
     def _definitions(self) -> Iterator[Analysed]:
         for contents in self._all:
-            yield from definitions_of(contents.programs, contents.definitions, self.names)
+            yield from definitions_of(contents.programs, contents.definitions, self.names, room=MAX_SOURCE_CHARS)
 
     def request(self, payloads: _Payloads) -> wire.State | None:
         """The state as it goes over the wire; payloads that it needs are added to the others."""

@@ -15,6 +15,7 @@ import msgspec
 
 from byref_sandbox import wire
 from byref_sandbox.code import plainjq, sqltext
+from byref_sandbox.code.analysis import MAX_SOURCE_CHARS
 from byref_sandbox.functions import Callee, Stub
 from byref_sandbox.host.exchange import Answer
 from byref_sandbox.host.interpreter import Interpreter
@@ -24,7 +25,6 @@ from byref_sandbox.outcome import Failure, JqOutcome, LeftOut, Limits, Outcome, 
 from byref_sandbox.values.data import Data, Load, State
 
 _UNDEFINED: Final = re.compile(r"name '(\w{1,200})' is not defined")
-MAX_SOURCE_CHARS: Final = 200_000
 _DOCUMENT_SHARE: Final = 4
 """The part of a run's memory that a document may have as bytes: its parser needs the rest."""
 

@@ -21,6 +21,7 @@ from byref_sandbox.contents import (
     FRAME,
     LAST,
     MAX_CONTENTS_BYTES,
+    MAX_PROGRAM_CHARS,
     SETTINGS,
     Contents,
     Last,
@@ -219,7 +220,8 @@ class Names:
         blobs: list[Any] = [*written.bodies.values(), *written.leaves.values()]
         contents = encode_contents(written.contents)
         size = len(contents) + sum(map(len, blobs))
-        if size > room or len(contents) > MAX_CONTENTS_BYTES:
+        chars = sum(map(len, written.contents.programs.values()))
+        if size > room or len(contents) > MAX_CONTENTS_BYTES or chars > MAX_PROGRAM_CHARS:
             why = f"too big: {size:,} bytes with all other names, {room:,} left of what a run may send"
             lost = [name for name in bound if self._is_new(name) or name in written.changed]
             return [*frames, *(wire.Lost(name, why) for name in lost[:_MAX_NAMES])]

@@ -336,6 +336,19 @@ def test_long_names_take_no_memory() -> None:
     assert peak < 20 << 20  # the bytes themselves, twice; as text they would be 32 MiB more
 
 
+def test_a_message_of_many_fields_takes_no_memory() -> None:
+    count = 4 << 20
+    data = frame(b"\xdd" + count.to_bytes(4) + b"\xc0" * count)
+    tracemalloc.start()
+    try:
+        with pytest.raises(functions.Malformed, match="no array of a few fields"):
+            functions.from_run(64 << 20).feed(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * count
+
+
 # A run that does not read ------------------------------------------------------------------------------------------------------
 
 
