@@ -471,6 +471,23 @@ def test_elements_beside_each_other_are_records(reader: Sandbox) -> None:
     assert table.notes == ("comments are left out",)
 
 
+def test_blanks_of_texts_stay_where_xml_says_so(sandbox: Sandbox) -> None:
+    """Those that only indent elements are no text anywhere."""
+    found = sandbox.tables(
+        b"""<r><x> a </x><x xml:space="preserve"> b </x><x xml:space="preserve">  </x>
+          <rows xml:space="preserve"><row> <n> 1</n> <m xml:space="default"> 2 </m> </row>
+            <row> <n><i/> so </n> <m>3</m> </row></rows></r>"""
+    )
+    texts, rows = found.tables
+    assert records(texts) == [
+        {"@xml:space": None, "#text": "a"},
+        {"@xml:space": "preserve", "#text": " b "},
+        {"@xml:space": "preserve", "#text": "  "},
+    ]
+    assert [row["n"] for row in records(rows)] == [" 1", {"i": None, "#text": " so "}]
+    assert records(rows)[0]["m"] == {"@xml:space": "default", "#text": "2"}
+
+
 def test_plain_words_of_yaml_stay_words(reader: Sandbox) -> None:
     text = b"# c\n- {a: no, b: 012, c: 2024-01-31, d: 1.50, e: '1'}\n- {a: true, b: ~, c: 12:30, d: 12345678901234567890, f: &x [1], g: *x}\n"
     table = only(reader.tables(text, name="x.yaml"))
