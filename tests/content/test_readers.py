@@ -282,6 +282,10 @@ SMALL: dict[str, tuple[object, str]] = {
         '[[1.10,null],["a","b"],5,[1]]',
     ),
     "nanoseconds of Arrow": (NANOSECONDS, '[{"t":"2026-01-02T03:04:05.123456789","c":"00:00:01.000000007","d":"PT0.000001001S","n":[{"c":"00:00:01.000000007"}],"m":[["k","00:00:00.000000001"]]},{"t":null,"c":null,"d":null,"n":null,"m":null}]'),
+    "nanoseconds of Arrow in a DataFrame": (
+        pd.DataFrame({"c": pd.Series([1_000_000_007, None], dtype=pd.ArrowDtype(pa.time64("ns"))), "n": [1, 2]}),
+        '[{"c":"00:00:01.000000007","n":1},{"c":null,"n":2}]',
+    ),
     "seconds in offsets of Arrow": (
         pa.array([-3 * 10**9, 0, None], pa.timestamp("s", "America/New_York")),
         '["1874-12-07T18:40:00Z","1969-12-31T19:00:00-05:00",null]',

@@ -664,6 +664,8 @@ def _columns_of(row: Any) -> Iterable[str] | None:
 
 def _column(series: Any) -> list[object]:
     """Return the values of a column as Python objects, with None for missing ones."""
+    if isinstance(series.dtype, sys.modules["pandas"].ArrowDtype):
+        return _cells(series.array.__arrow_array__())
     values: list[object] = series.tolist()
     return [None if missing else value for value, missing in zip(values, series.isna().tolist(), strict=True)]
 
