@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 import attrs
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pydantic
 import pytest
 import sqlalchemy
@@ -143,6 +144,17 @@ Pair = namedtuple("Pair", "a b")
 UTC = datetime.UTC
 
 FIELDS = [("id", "i4"), ("of", [("name", "U3"), ("p", "f8")])]
+TWINS = pd.Series([5], index=pd.MultiIndex.from_tuples([("a", 1)], names=["k", "k"]), name="k")
+NANOSECONDS = pa.table(
+    {
+        "t": pa.array([1767323045123456789, None], pa.timestamp("ns")),
+        "c": pa.array([1_000_000_007, None], pa.time64("ns")),
+        "d": pa.array([1_001, None], pa.duration("ns")),
+        "n": pa.array([[{"c": 1_000_000_007}], None], pa.list_(pa.struct([("c", pa.time64("ns"))]))),
+        "m": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.time64("ns"))),
+    }
+)
+
 SMALL: dict[str, tuple[object, str]] = {
     "text": ("plain\ttext\r\n  with odd   spacing\n", "plain\ttext\r\n  with odd   spacing\n"),
     "empty text": ("", ""),
@@ -215,6 +227,14 @@ SMALL: dict[str, tuple[object, str]] = {
     "Decimals as keys": ([{"a": 1}, {None: 2, Decimal("19.90"): {Decimal("1e2"): 3}}], '[{"a":1},{"null":2,"19.90":{"1E+2":3}}]'),
     "Decimal NaN": (Decimal("NaN"), "null"),
     "date": ([datetime.date(2026, 1, 2)], '["2026-01-02"]'),
+    "datetime with seconds in its offset": (
+        {"a": datetime.datetime(1874, 12, 7, 13, 43, 58, tzinfo=ZoneInfo("America/New_York"))},
+        '{"a":"1874-12-07T18:40:00Z"}',
+    ),
+    "Timestamp with seconds in its offset": (
+        [pd.DataFrame({"t": [pd.Timestamp("1874-12-07T13:43:58", tz="America/New_York")]})],
+        '[[{"t":"1874-12-07T18:40:00+00:00"}]]',
+    ),
     "datetime": ([datetime.datetime(2026, 1, 2, 3, 4, tzinfo=UTC)], '["2026-01-02T03:04:00Z"]'),
     "UUID": ([UUID(int=1)], '["00000000-0000-0000-0000-000000000001"]'),
     "path": ([PurePosixPath("/a/b")], '["/a/b"]'),
@@ -234,10 +254,43 @@ SMALL: dict[str, tuple[object, str]] = {
     "type": (int, "[type is not JSON: <class 'int'>]"),
     "array": (np.arange(4).reshape(2, 2), "[[0,1],[2,3]]"),
     "numpy scalars": ([np.float64(1.5), np.int8(2), np.bool_(True), np.nan], "[1.5,2,true,null]"),
+    "moments in nanoseconds": (
+        [np.array(["2026-01-02T03:04:05.123456789", "NaT"], "M8[ns]"), {"t": np.datetime64("2026-01-02", "ns")}],
+        '[["2026-01-02T03:04:05.123456789",null],{"t":"2026-01-02T00:00:00"}]',
+    ),
+    "moments in records": (np.array([(1, "2026-01-02")], dtype=[("n", "i4"), ("t", "M8[ns]")]), '[{"n":1,"t":"2026-01-02T00:00:00"}]'),
+    "moments beyond a datetime": ([np.array(["12000-01-01", "2026-01-02"], "M8[D]"), np.datetime64(1, "as")], '[["12000-01-01","2026-01-02"],"1970-01-01T00:00:00.000000000000000001"]'),
+    "durations": (
+        [np.array([90_000_000_000_001, -5, 0, "NaT"], "m8[ns]"), np.timedelta64(5, "ms"), np.array([3], "m8[25ps]")],
+        '[["P1DT3600.000000001S","-PT0.000000005S","P0D",null],"PT0.005S",["PT0.000000000075S"]]',
+    ),
+    "durations without a length": ([np.timedelta64(5, "M"), np.array([1, "NaT"], "m8[Y]"), np.timedelta64(5)], '["5 months",["1 years",null],5]'),
     "DataFrame": (pd.DataFrame({"a": [1.0, None], "b": ["x", None]}), '[{"a":1.0,"b":"x"},{"a":null,"b":null}]'),
     "DataFrame with an index": (pd.DataFrame({"a": [1]}, index=["k"]), '[{"index":"k","a":1}]'),
     "DataFrame with twin columns": (pd.DataFrame([[1, 2]], columns=["a", "a"]), '[{"a":1,"a_2":2}]'),
     "DataFrame with None as a column": (pd.DataFrame([[1, 2]], columns=[None, "a"]), '[{"null":1,"a":2}]'),
+    "index of two levels of one name": (TWINS.to_frame(), '[{"k_2":"a","k_3":1,"k":5}]'),
+    "such an index of a Series": (TWINS.rename(None), '[{"k":"a","k_2":1,"value":5}]'),
+    "DataFrame with columns of several levels": (pd.DataFrame([[1]], index=["r"], columns=pd.MultiIndex.from_tuples([("a", "b")])), '[{"index":"r","a.b":1}]'),
+    "Arrow table with twin columns": (pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "a", "b"]), '[{"a":1,"a_2":2,"b":3}]'),
+    "batch with twin fields": (
+        pa.record_batch({"s": pa.StructArray.from_arrays([pa.array([1, 2]), pa.array([3, 4])], ["x", "x"], mask=pa.array([False, True]))}),
+        '[{"s":{"x":1,"x_2":3}},{"s":null}]',
+    ),
+    "Arrow array, chunks and scalars": (
+        [pa.array([Decimal("1.10"), None]), pa.chunked_array([["a"], ["b"]]), pa.scalar(5), pa.scalar([1])],
+        '[[1.10,null],["a","b"],5,[1]]',
+    ),
+    "nanoseconds of Arrow": (NANOSECONDS, '[{"t":"2026-01-02T03:04:05.123456789","c":"00:00:01.000000007","d":"PT0.000001001S","n":[{"c":"00:00:01.000000007"}],"m":[["k","00:00:00.000000001"]]},{"t":null,"c":null,"d":null,"n":null,"m":null}]'),
+    "nanoseconds of Arrow in a DataFrame": (
+        pd.DataFrame({"c": pd.Series([1_000_000_007, None], dtype=pd.ArrowDtype(pa.time64("ns"))), "n": [1, 2]}),
+        '[{"c":"00:00:01.000000007","n":1},{"c":null,"n":2}]',
+    ),
+    "seconds in offsets of Arrow": (
+        pa.array([-3 * 10**9, 0, None], pa.timestamp("s", "America/New_York")),
+        '["1874-12-07T18:40:00Z","1969-12-31T19:00:00-05:00",null]',
+    ),
+    "Arrow table without columns": (pa.table({}), "[]"),
     "labels of several levels": (pd.MultiIndex.from_tuples([("a", 1), ("b", None)]), '[["a",1.0],["b",null]]'),
     "structured array": (np.array([(1, ("é", 0.5))], dtype=FIELDS), '[{"id":1,"of":{"name":"é","p":0.5}}]'),
     "record of an array": (np.rec.array([(1, ("x", 2))], dtype=FIELDS)[0], '{"id":1,"of":{"name":"x","p":2.0}}'),

@@ -144,6 +144,16 @@ def test_the_envelope_says_what_it_says_of_records(session: Session) -> None:
     assert envelope["preview"][0] == orders(300)[0] or envelope["preview"][1] == orders(300)[1]
 
 
+@pytest.mark.parametrize("rows", [3_000, pytest.param(700_000, marks=pytest.mark.slow)])
+def test_the_envelope_says_where_no_header_was_found(session: Session, rows: int) -> None:
+    text = "city,month,1\n" + "".join(f"c{n},m{n % 9},{n + 1}\n" for n in range(rows))
+    result = session.process(text, tool="get_sums")
+    assert result.envelope is not None
+    assert result.envelope["read_as"] == "CSV; without a header"
+    assert result.artifacts[0].content_type == "text/csv"
+    assert session.variable("get_sums").shape == f"array({rows + 1}) of object(3 keys)"
+
+
 def test_the_envelope_says_what_is_in_no_record(session: Session) -> None:
     lines = written(orders(900), delimiter=";", lineterminator="\n").splitlines()
     text = "\n".join(["Orders of the year", "", *lines, "1;x", "Total of 900 orders"])

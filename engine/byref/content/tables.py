@@ -218,6 +218,8 @@ def _said(found: Recognised, around: Iterable[Iterable[tuple[PartKind, str]]]) -
     if first.dialect is not None and first.dialect.delimiter != ",":
         name = _DELIMITERS.get(first.dialect.delimiter, f'"{first.dialect.delimiter}"')
         said[0] = "TSV" if name == "tabs" else f"CSV with {name}"
+    if first.dialect is not None and first.header is None:
+        said.append("without a header")
     for table, texts in zip(found.tables, around, strict=True):
         for kind, text in texts:
             if text := text.strip():

@@ -13,6 +13,7 @@ import secrets
 import sys
 from collections import Counter, UserString
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -25,7 +26,7 @@ import msgspec
 from byref.jsonscan import chunks, parse
 from byref.jsonscan.marks import compiled
 from byref_sandbox import jsontext
-from byref_sandbox.values.fields import as_written, fields_of, first_parts, is_misread
+from byref_sandbox.values.fields import as_written, fields_of, first_parts, is_misread, with_whole_minutes
 
 MAX_DEPTH = 200
 """Maximum levels of a Python value; deeper parts become a note, because every JSON reader has a limit (msgspec's is near 1,000)."""
@@ -46,6 +47,8 @@ _DATABASES = {"asyncpg", "sqlalchemy", "sqlite3"}
 _MANY_DIGITS = re.compile(rb"[0-9][0-9.]{15}|[0-9]E[+-]?[0-9]")
 _MAYBE_INEXACT = re.compile(rb"[0-9][0-9.]{15}|[0-9][eE]\+?[0-9]{3}")
 """Numbers that a float may not hold, in text that somebody else has written."""
+_POWERS = {"s": 0, "ms": 3, "us": 6, "ns": 9, "ps": 12, "fs": 15, "as": 18}
+"""How many digits behind the seconds a unit of time has."""
 _OUTSIDE = (0, 0, 0, 0, 0, 0)
 """The place before and behind a value: see `_marks.c`."""
 _LIGHT = 16
@@ -115,7 +118,7 @@ def _check_depth(value: object) -> None:
 def _check_first(value: object) -> None:
     """Raise TypeError if msgspec would write one of the first parts of a value otherwise than it is.
 
-    It writes a Decimal that is a key without quotes, and of some dataclasses and attrs objects other members than their fields.
+    It writes a Decimal that is a key without quotes, and some objects otherwise than `is_misread` has it.
     """
     for one in first_parts(value):
         if type(one) is dict:
@@ -123,7 +126,7 @@ def _check_first(value: object) -> None:
             if kinds != {str} and any(issubclass(kind, Decimal) for kind in kinds):
                 raise TypeError("Decimal as a key")
         elif is_misread(one):
-            raise TypeError("fields that are not written")
+            raise TypeError("it is not written as it is")
 
 
 def type_name(value: object) -> str:
@@ -424,15 +427,17 @@ def _hook(value: Any) -> object:
     kind = type(value)
     module = (kind.__module__ or "").partition(".")[0]
     if module == "pandas":
-        return _of_pandas(value)
+        return as_written(_of_pandas(value))
     if module == "numpy":
         if getattr(value, "dtype", None) is not None and value.dtype.names:
             return _of_fields(value)
-        listed = value.tolist()
+        listed = _listed(value)
         return str(listed) if type(listed) in (complex, kind) else listed
-    for name in ("model_dump", "to_pylist", "to_dicts"):  # pydantic, pyarrow, polars
+    if module in ("pyarrow", "polars") and (found := _of_arrow(value)) is not _END:
+        return found
+    for name in ("model_dump", "to_pylist", "to_dicts"):  # pydantic, relatives of pyarrow and polars
         if callable(method := getattr(kind, name, None)):
-            return method(value)
+            return as_written(method(value))
     if isinstance(value, str | UserString):
         return str.__str__(value) if isinstance(value, str) else str(value.data)
     if isinstance(value, int):
@@ -477,7 +482,7 @@ def _moment(value: date | time | timedelta) -> object:
     if isinstance(value, time):
         return time(value.hour, value.minute, value.second, value.microsecond, value.tzinfo, fold=value.fold)
     day = date(value.year, value.month, value.day)
-    return datetime.combine(day, datetime.timetz(value)) if isinstance(value, datetime) else day
+    return with_whole_minutes(datetime.combine(day, datetime.timetz(value))) if isinstance(value, datetime) else day
 
 
 def _note(value: object) -> str:
@@ -513,8 +518,86 @@ def _of_fields(value: Any) -> object:
     names = value.dtype.names
     if value.ndim != 1:
         return list(value) if value.ndim else {name: value[name] for name in names}
-    columns = [list(value[name]) if value.dtype[name].names else value[name].tolist() for name in names]
+    columns = [list(value[name]) if value.dtype[name].names else _listed(value[name]) for name in names]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _of_arrow(value: Any) -> object:
+    """Return a table of pyarrow or polars as records, an array or a scalar as its values; `_END` if it is none."""
+    import pyarrow
+
+    if isinstance(value, pyarrow.Scalar):
+        return _cells(pyarrow.array([value], value.type))[0]
+    if isinstance(value, pyarrow.Table | pyarrow.RecordBatch):
+        names, columns = _unique(value.column_names), value.columns
+    elif callable(get_columns := getattr(value, "get_columns", None)):
+        names, columns = _unique(value.columns), get_columns()
+    else:
+        is_array = isinstance(value, pyarrow.Array | pyarrow.ChunkedArray) or hasattr(value, "to_arrow")
+        return _cells(value) if is_array else _END
+    if not names:
+        return [{}] * len(value)
+    return [dict(zip(names, row, strict=True)) for row in zip(*map(_cells, columns), strict=True)]
+
+
+def _cells(array: Any) -> list[Any]:
+    """Return the values of an array of pyarrow or a series of polars."""
+    from byref_sandbox.arrowcells import cells
+
+    if hasattr(array, "to_arrow"):
+        arrow = None
+        with suppress(*RAISED):  # integers of 128 bits
+            arrow = None if "Object" in str(array.dtype) else array.to_arrow()  # of objects it gives addresses
+        if arrow is None:
+            return array.to_list()  # type: ignore[no-any-return]
+        array = arrow
+    return cells(array, _unique, _durations)
+
+
+def _durations(array: Any) -> list[Any]:
+    """Return the values of an array of Arrow, durations with all their digits."""
+    import pyarrow
+
+    if not pyarrow.types.is_duration(array.type):
+        return array.to_pylist()  # type: ignore[no-any-return]
+    power = _POWERS[array.type.unit]
+    return [None if count is None else _duration(count, power) for count in array.cast(pyarrow.int64()).to_pylist()]
+
+
+def _listed(value: Any) -> Any:
+    """Return an array or a scalar of NumPy as Python's objects: moments and durations that `datetime` cannot hold as texts."""
+    listed = value.tolist()
+    if (kind := getattr(getattr(value, "dtype", None), "kind", None)) not in ("M", "m"):
+        return listed
+    numpy = sys.modules["numpy"]
+    unit, step = numpy.datetime_data(value.dtype)
+    if unit == "generic":
+        return listed
+    if kind == "M":
+        return _texts(listed, lambda count: _trimmed(str(numpy.datetime64(count, (unit, step)))))
+    if unit in _POWERS:
+        return _texts(listed, lambda count: _duration(count * step, _POWERS[unit]))
+    return _texts(listed, lambda count: str(numpy.timedelta64(count, (unit, step))))
+
+
+def _texts(listed: Any, text: Callable[[int], str]) -> Any:
+    if isinstance(listed, list):
+        return [_texts(one, text) for one in listed]
+    return text(listed) if isinstance(listed, int) else listed
+
+
+def _trimmed(moment: str) -> str:
+    """Return a moment without the zeros that its unit writes behind the seconds."""
+    return moment.rstrip("0").rstrip(".") if "." in moment else moment
+
+
+def _duration(count: int, power: int) -> str:
+    """Return a duration of so many units, 10**-power seconds each, as ISO 8601 writes it."""
+    seconds, part = divmod(abs(count), 10**power)
+    days, seconds = divmod(seconds, 86_400)
+    fraction = f".{part:0{power}}".rstrip("0") if part else ""
+    clock = f"T{seconds}{fraction}S" if seconds or part else ""
+    return f"{'-' if count < 0 else ''}P{f'{days}D' if days or not clock else ''}{clock}"
 
 
 def _of_pandas(value: Any) -> object:
@@ -531,29 +614,31 @@ def _of_pandas(value: Any) -> object:
         return _column(pandas.Series(value))
     if pandas.api.types.is_scalar(value) and pandas.isna(value):
         return None
+    if isinstance(value, datetime):
+        value = with_whole_minutes(value)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def _records(frame: Any) -> list[dict[str, object]]:
     """Return one dict per row. An index other than a RangeIndex becomes a column; repeated column names get a number."""
     pandas = sys.modules["pandas"]
-    if not isinstance(frame.index, pandas.RangeIndex):
-        frame = frame.copy(deep=False)
-        frame.index = frame.index.set_names(
-            [_free(name, f"index_{i}" if i else "index", frame.columns) for i, name in enumerate(frame.index.names)]
-        )
-        frame = frame.reset_index()
-    names = _unique(
-        ".".join(map(_label, column)) if isinstance(column, tuple) else _label(column) for column in frame.columns
-    )
-    columns = [_column(frame.iloc[:, i]) for i in range(len(names))]
+    index = frame.index
+    levels = [] if isinstance(index, pandas.RangeIndex) else [index.get_level_values(i) for i in range(index.nlevels)]
+    labels = [f"index_{i}" if i else "index" for i in range(len(levels))]
+    labels = [label if level.name is None else level.name for label, level in zip(labels, levels, strict=True)]
+    # A column keeps its name where a level of the index has the same.
+    names = [*_unique(map(_label, [*frame.columns, *labels]))]
+    names = names[len(frame.columns) :] + names[: len(frame.columns)]
+    columns = [_column(pandas.Series(level)) for level in levels]
+    columns += [_column(frame.iloc[:, i]) for i in range(len(frame.columns))]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []
 
 
 def _label(name: object) -> str:
-    return (
-        "null" if isinstance(name, float) and name != name else _key(name)
-    )  # pandas reads None among names of text as NaN
+    if isinstance(name, tuple):
+        return ".".join(map(_label, name))
+    # pandas reads None among names of text as NaN
+    return "null" if isinstance(name, float) and name != name else _key(name)
 
 
 def _unique(columns: Iterable[str]) -> dict[str, None]:
@@ -577,13 +662,10 @@ def _columns_of(row: Any) -> Iterable[str] | None:
     return keys(row) if callable(keys) and not hasattr(type(row), "__next__") else None
 
 
-def _free(name: object, default: str, used: Iterable[object]) -> object:
-    chosen = default if name is None else name
-    return f"{chosen}_2" if chosen in set(used) else chosen
-
-
 def _column(series: Any) -> list[object]:
     """Return the values of a column as Python objects, with None for missing ones."""
+    if isinstance(series.dtype, sys.modules["pandas"].ArrowDtype):
+        return _cells(series.array.__arrow_array__())
     values: list[object] = series.tolist()
     return [None if missing else value for value, missing in zip(values, series.isna().tolist(), strict=True)]
 
@@ -639,7 +721,7 @@ class _Plain:
         if (found := fields_of(value)) is not None:
             return found
         try:
-            return _exactly(_encoder.encode(value))
+            return _exactly(_encoder.encode(with_whole_minutes(value) if isinstance(value, datetime) else value))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             self._endless += isinstance(error, RecursionError)
             converted = _hook(value)

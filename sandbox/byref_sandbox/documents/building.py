@@ -52,15 +52,20 @@ class TooBig(NotATable):
     """The records take more bytes than there is room for."""
 
 
-def unique_names(given: Iterable[object]) -> list[str]:
-    """Return names for columns, each another: `name_2` where one came before, `column_3` where there is none."""
-    stems = [encodable(" ".join(str(name).split())) if name is not None else "" for name in given]
+def unique_names(given: Iterable[object], *, as_they_are: bool = False) -> list[str]:
+    """Return names for columns, each another: `name_2` where one came before, `column_3` where there is none.
+
+    Names of a format that has such are kept `as_they_are`, with their blanks, and may be empty; others are read off cells.
+    """
+    texts = ["" if name is None else encodable(str(name)) for name in given]
+    stems = texts if as_they_are else [" ".join(text.split()) for text in texts]
     taken = {*stems}
     made: list[str] = []
     seen: set[str] = set()
     counts: dict[str, int] = {}
     for number, stem in enumerate(stems, 1):
-        stem = stem or f"column_{number}"
+        if not as_they_are:
+            stem = stem or f"column_{number}"
         name = stem
         while name in seen or (name != stem and name in taken):
             counts[stem] = counts.get(stem, 1) + 1
@@ -89,11 +94,11 @@ class Records:
     Cells are what JSON has, dates and times of Python, bytes, or `msgspec.Raw`, which is written as it is.
     """
 
-    def __init__(self, titles: Sequence[object], room: int) -> None:
-        """`titles` are the names as they stand in the document; `room` bounds the bytes of the records. Raise NotATable."""
+    def __init__(self, titles: Sequence[object], room: int, *, as_they_are: bool = False) -> None:
+        """`titles` are the names in the document, used as `unique_names` says; `room` bounds the bytes of the records. Raise NotATable."""
         check_width(len(titles))
         self._titles = ["" if title is None else encodable(str(title)) for title in titles]
-        self.names = unique_names(titles)
+        self.names = unique_names(titles, as_they_are=as_they_are)
         self._room = room
         self._kinds: list[set[type]] = [set() for _ in titles]
         self._nulls = [0] * len(titles)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import pyarrow
 from pyarrow import compute, ipc, parquet, types
 
 from byref_sandbox import wire
-from byref_sandbox.documents.building import MAX_COLUMNS, NotATable, Records, check_width
+from byref_sandbox.arrowcells import cells
+from byref_sandbox.documents.building import MAX_COLUMNS, NotATable, Records, check_width, unique_names
 from byref_sandbox.documents.inflating import Room
 
 _ROWS: Final = 1_000
@@ -26,7 +27,6 @@ _SIMPLE: Final = (
     (types.is_duration, "duration"),
     (types.is_null, "empty"),
 )
-_FRACTION: Final = re.compile(r"(\.\d*?)0+(?=Z|[+-]\d\d:?\d\d|$)")
 
 
 def read_parquet(data: bytes, room: Room) -> Iterator[wire.Frame]:
@@ -73,22 +73,26 @@ def _refused(error: Exception, kind: str) -> Exception:
 
 def _table(schema: Any, batches: Any, room: Room, notes: list[str]) -> wire.Table:
     check_width(len(schema))
-    records = Records(schema.names, room.left)
+    records = Records(schema.names, room.left, as_they_are=True)
     types_of = [_type_of(field.type) for field in schema]
     for field in schema:
         if _depth(field.type) > _MAX_NESTING:
             raise NotATable(f"column {field.name!r} is nested too deeply")
-    shown = [_shown(field.type, records) for field in schema]
     for batch in batches:
         batch.validate()
         for start in range(0, batch.num_rows, _ROWS):
             part = batch.slice(start, _ROWS)
-            columns = [show(column) for show, column in zip(shown, part.columns, strict=True)]
+            columns = [cells(column, _own_names, partial(_shown, records=records)) for column in part.columns]
             records.add([*zip(*columns, strict=True)] if columns else [()] * part.num_rows)
     texts = sum(types.is_decimal(field.type) and field.type.precision > _DIGITS for field in schema)
     if texts:
         notes = [*notes, "decimals of more than 15 digits are text here"]
+    if numbered := [name for own, name in zip(schema.names, records.names, strict=True) if own != name]:
+        notes = [*notes, f"names that come twice have a number here: {', '.join(numbered)}"]
     return records.table("", "", types=types_of, notes=notes)
+
+
+_own_names: Final = partial(unique_names, as_they_are=True)
 
 
 def _depth(kind: Any) -> int:
@@ -125,30 +129,18 @@ def _is_bytes(kind: Any) -> bool:
     )
 
 
-def _shown(kind: Any, records: Records) -> Callable[[Any], list[Any]]:
-    """Return what makes a list of JSON's values of a column of this type."""
-    if types.is_dictionary(kind):
-        of_values = _shown(kind.value_type, records)
-        return lambda column: of_values(column.dictionary_decode())
-    if types.is_timestamp(kind):
-        return lambda column: [
-            None if text is None else _moment(text) for text in compute.cast(column, pyarrow.string()).to_pylist()
-        ]
-    if types.is_date(kind) or types.is_time(kind):
-        return lambda column: [
-            None if text is None else _time(text) for text in compute.cast(column, pyarrow.string()).to_pylist()
-        ]
+def _shown(column: Any, records: Records) -> list[Any]:
+    """Return the values of a column of a type that `cells` knows nothing of as JSON has them."""
+    kind = column.type
     if types.is_duration(kind):
-        return lambda column: [
-            _duration(count, kind.unit) for count in compute.cast(column, pyarrow.int64()).to_pylist()
-        ]
+        return [_duration(count, kind.unit) for count in compute.cast(column, pyarrow.int64()).to_pylist()]
     if types.is_decimal(kind):
-        return lambda column: [_decimal(value, kind.precision) for value in column.to_pylist()]
+        return [_decimal(value, kind.precision) for value in column.to_pylist()]
     if _is_bytes(kind):
-        return lambda column: [None if value is None else records.shown(value) for value in column.to_pylist()]
+        return [None if value is None else records.shown(value) for value in column.to_pylist()]
     if types.is_nested(kind) or isinstance(kind, pyarrow.BaseExtensionType):
-        return lambda column: [_nested(value.as_py() if _is_safe(kind) else str(value.as_py())) for value in column]
-    return lambda column: column.to_pylist()
+        return [_nested(value.as_py() if _is_safe(kind) else str(value.as_py())) for value in column]
+    return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def _is_safe(kind: Any) -> bool:
@@ -162,16 +154,7 @@ def _nested(value: Any) -> Any:
         return [_nested(each) for each in value]
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return value
-    return _moment(value.isoformat()) if hasattr(value, "isoformat") else str(value)
-
-
-def _moment(text: str) -> str:
-    return _time(text.replace(" ", "T", 1))
-
-
-def _time(text: str) -> str:
-    """Return a time without the zeros that its unit writes behind the seconds."""
-    return _FRACTION.sub(lambda found: found[1] if found[1] != "." else "", text, count=1) if "." in text else text
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def _decimal(value: Any, precision: int) -> Any:

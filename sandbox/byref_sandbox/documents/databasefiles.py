@@ -118,7 +118,7 @@ def _table(database: Any, name: str, room: Room, notes: list[str]) -> wire.Table
     if not columns:
         raise NotATable("it has no columns that are stored")
     notes = [*notes, *([f"computed columns are left out: {', '.join(computed)}"] if computed else [])]
-    records = Records(columns, room.left)
+    records = Records(columns, room.left, as_they_are=True)
     for rows in batches(database.execute(f"SELECT {', '.join(map(_quoted, columns))} FROM {quoted} NOT INDEXED")):
         records.add([[_shown(cell, records) for cell in row] for row in rows])
     return records.table(name, name, notes=notes)

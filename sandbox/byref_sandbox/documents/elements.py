@@ -1,7 +1,8 @@
 """XML of repeated records: elements of one name beside each other are the rows of a table.
 
 An element becomes an object: attributes as `@name`, children by their names, a list where a name is repeated, text beside them as
-`#text`; an element with text alone is that text. Elements that are not repeated stand before the tables, with their paths.
+`#text`; an element with text alone is that text. Texts lose the blanks at their ends, unless `xml:space` keeps them. Elements that are
+not repeated stand before the tables, with their paths.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _MIXED_SHARE: Final = 0.1
 """Records with text between their elements; with more it is prose."""
 _ELEMENT: Final = ElementTree.Element
 _NAMESPACE: Final = re.compile(rb"xmlns|\x00")
+_SPACE: Final = "xml:space"
 _COMMENT: Final = re.compile(rb"<!--")
 
 
@@ -40,6 +42,7 @@ def read(data: bytes, room: Room) -> Iterator[wire.Frame]:
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise NotATable(f"it is no XML that can be read: {error}") from None
     _rename(root, _prefixes(data))
+    _strip(root)
     found = _Groups()
     found.walk(root, f"/{root.tag}", 1)
     if not found.groups:
@@ -110,6 +113,24 @@ def _short(name: str, prefixes: dict[str, str], *, is_only: bool) -> str:
     return f"{prefix}:{local}" if prefix else local
 
 
+def _strip(root: Any) -> None:
+    """Take the blanks at the ends of all texts, but where `xml:space` keeps them: there, those between elements."""
+    pending = [(root, False)]
+    while pending:
+        element, keeps = pending.pop()
+        keeps = element.attrib.get(_SPACE, "preserve" if keeps else "") == "preserve"
+        if not keeps or len(element):
+            element.text = _text(element.text, keeps=keeps)
+        for child in element:
+            child.tail = _text(child.tail, keeps=keeps)
+            pending.append((child, keeps))
+
+
+def _text(text: str | None, *, keeps: bool) -> str | None:
+    stripped = text.strip() if text else None
+    return text if keeps and stripped else stripped
+
+
 class _Groups:
     """The lists of elements that are tables, and what stands outside of them."""
 
@@ -122,12 +143,12 @@ class _Groups:
         _check_depth(depth)
         for name, value in element.attrib.items():
             self.asides.append(wire.Aside(f"{path}/@{name}", [value]))
-        if text := _blank(element.text):
+        if text := element.text:
             self.asides.append(wire.Aside(path, [text]))
         counts = Counter(child.tag for child in element)
         repeated: dict[str, list[Any]] = {}
         for child in element:
-            if text := _blank(child.tail):
+            if text := child.tail:
                 self.asides.append(wire.Aside(path, [text]))
             if counts[child.tag] > 1:
                 if child.tag not in repeated:
@@ -143,17 +164,13 @@ def _check_depth(depth: int) -> None:
         raise NotATable(f"its elements are nested more than {_MAX_DEPTH:,} levels deep")
 
 
-def _blank(text: str | None) -> str:
-    return text.strip() if text else ""
-
-
 def _table(path: str, elements: list[Any], before: list[wire.Aside], notes: list[str], room: Room) -> wire.Table:
     lists = _repeated(elements)
     mixed = 0
     objects = []
     for element in elements:
         value = _value(element, lists, ())
-        mixed += any(_blank(child.tail) for child in element)
+        mixed += any(child.tail for child in element)
         objects.append(value if type(value) is dict else {} if value is None else {"#text": value})
     if mixed > len(elements) * _MIXED_SHARE:
         raise NotATable("text stands between the elements: it is prose")
@@ -190,7 +207,7 @@ def _repeated(elements: list[Any]) -> set[tuple[str, ...]]:
 
 
 def _value(element: Any, lists: set[tuple[str, ...]], path: tuple[str, ...]) -> Any:
-    text = _blank(element.text)
+    text = element.text
     if not len(element) and not element.attrib:
         return text or None
     made: dict[str, Any] = {f"@{name}": value for name, value in element.attrib.items()}
@@ -202,7 +219,7 @@ def _value(element: Any, lists: set[tuple[str, ...]], path: tuple[str, ...]) -> 
             made.setdefault(child.tag, []).append(value)
         else:
             made[child.tag] = value
-        if tail := _blank(child.tail):
+        if tail := child.tail:
             texts.append(tail)
     if texts:
         made["#text"] = texts[0] if len(texts) == 1 else texts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 from byref_sandbox.tabletext.kinds import NO_VALUE, kind_of, type_of
@@ -13,6 +14,7 @@ _LONG_NAME: Final = 80
 _LONGEST_NAME: Final = 400
 """Characters of a name above columns of text: of any, and of a question above its answers."""
 _YEAR: Final = re.compile(r"1[5-9][0-9]{2}|2[01][0-9]{2}")
+_INDEX: Final = re.compile(r"index|level_[0-9]")
 _FEW_ROWS: Final = 5
 """Rows from which on what comes again is no chance."""
 _NO_NAMES: Final = tuple(
@@ -55,7 +57,7 @@ def header_rows(rows: list[list[str]], width: int) -> int:
             typed.append(column)
     if len(rows) == 1:
         return int(_are_names(rows[0], width))
-    if _has_unnamed_index(rows, width) or _has_numbers_for_names(rows, width):
+    if _has_unnamed_index(rows, width) or _has_numbers_for_names(rows, width) or _has_names_of_pandas(rows, width):
         return 1
     if not typed and _is_like(rows[0], rows[1:], width):
         return 0
@@ -142,6 +144,45 @@ def _has_numbers_for_names(rows: list[list[str]], width: int) -> bool:
         and all(kind_of(rows[0][column]) in ("text", "empty") for column in others)
         and _is_unlike([[row[column] for column in others if column < len(row)] for row in rows], len(others))
     )
+
+
+def _has_names_of_pandas(rows: list[list[str]], width: int) -> bool:
+    """Whether the first row has the names that pandas gives to columns without any: 0, 1 and so on above text, or 0 behind an index.
+
+    A first record may look like the latter. It is none if what stands before the 0 is empty, pandas' own name of an index, or a word
+    above numbers or out of the order that all keys below are in, as those of groups are.
+    """
+    first = [cell.strip() for cell in rows[0]]
+    if len(first) != width or width < 2 or first[-1] not in ("0", str(width - 1)):
+        return False
+    body = [[cell.strip() for cell in row] for row in rows[1:] if len(row) == width]
+    if len(body) < _FEW_ROWS:
+        return False
+    columns = [*zip(*body, strict=True)]
+    types = [type_of(set(map(kind_of, column))) for column in columns]
+    are_numbers = [one.name in ("integer", "number") and not one.notation and not one.nullable for one in types]
+    are_words = [
+        one.name in ("date", "datetime") or all(map(has_letter, column))
+        for one, column in zip(types, columns, strict=True)
+    ]
+    if first == [*map(str, range(width))]:
+        return any(are_words)
+    *names, last = first
+    values = [
+        map(float, column) if is_number else column
+        for column, is_number in zip(columns[:-1], are_numbers, strict=False)
+    ]
+    keys = [*zip(*values, strict=True)]
+    if last != "0" or not (are_numbers[-1] or are_words[-1]) or len({*keys}) < len(keys) or not all(map(all, body)):
+        return False
+    if not any(names) or all(map(_INDEX.fullmatch, names)):
+        return True
+    if not _are_names(names, width - 1):
+        return False
+    if are_words[-1]:
+        return True
+    is_above = any(is_number and has_letter(name) for name, is_number in zip(names, are_numbers, strict=False))
+    return (is_above or names > body[0][:-1]) and all(before < after for before, after in pairwise(keys))
 
 
 def _is_typed(rows: list[list[str]], column: int) -> bool:

@@ -7,6 +7,7 @@ import inspect
 import types
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
 from typing import Any, Final
@@ -43,8 +44,9 @@ def _not_held(value: object, name: str) -> object:
 
 
 def first_parts(value: object) -> Iterator[Any]:
-    """Yield some of the first containers of a value, and of the first objects with fields."""
-    pending: list[Any] = [value] if type(value) in _CONTAINERS or _has_fields(type(value)) else []
+    """Yield some of the first containers of a value, of the first objects with fields, and of the first moments."""
+    is_looked_into = type(value) in _CONTAINERS or type(value) is datetime or _has_fields(type(value))
+    pending: list[Any] = [value] if is_looked_into else []
     seen: Counter[type] = Counter()
     for _ in range(_FEW):
         if not pending:
@@ -62,6 +64,8 @@ def first_parts(value: object) -> Iterator[Any]:
                 continue
             if kind in _CONTAINERS:
                 pending.append(member)
+            elif kind is datetime:
+                yield member
             elif seen[kind] < _ALIKE and _has_fields(kind):
                 seen[kind] += 1
                 pending.append(member)
@@ -75,8 +79,16 @@ def _has_fields(kind: type) -> bool:
     return isinstance(getattr(kind, "__dataclass_fields__", None), dict) or _is_attrs(kind)
 
 
+def with_whole_minutes(moment: datetime) -> datetime:
+    """Return the same moment, in UTC where its offset has seconds, as in all zones once: hardly anything reads these, and msgspec drops them."""
+    offset = moment.utcoffset()
+    return moment if offset is None or offset.seconds % 60 == 0 else moment.astimezone(UTC)
+
+
 def is_misread(value: object) -> bool:
-    """Tell whether msgspec would write other members of an object than its fields."""
+    """Tell whether msgspec would write other members of an object than its fields, or another moment."""
+    if isinstance(value, datetime):
+        return with_whole_minutes(value) is not value
     if type(value) in _CONTAINERS or (found := fields_of(value)) is None:
         return False
     slots = (name for base in type(value).__mro__ for name in base.__dict__.get("__slots__", ()))
@@ -92,7 +104,7 @@ def as_written(value: object) -> object:
 
 
 def opened(value: object) -> object:
-    """Return dataclasses and attrs objects as dictionaries of what they hold, which may be arrays and tables."""
+    """Return dataclasses and attrs objects as dictionaries of what they hold, which may be arrays and tables, and moments `with_whole_minutes`."""
     if (found := fields_of(value)) is not None:
         return {name: opened(member) for name, member in found.items()}
     if type(value) is list or type(value) is tuple:
@@ -105,4 +117,6 @@ def opened(value: object) -> object:
             return members
     if type(value) in _CONTAINERS and isinstance(value, dict):
         return {key: opened(member) for key, member in value.items()}
+    if isinstance(value, datetime):
+        return with_whole_minutes(value)
     return value.value if isinstance(value, Enum) else value

@@ -310,6 +310,57 @@ def test_columns_keep_their_types(reader: Sandbox, write: Callable[[pyarrow.Tabl
     assert [column.nulls for column in table.columns] == [1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 0]
 
 
+def test_names_of_columns_are_the_documents_own(sandbox: Sandbox) -> None:
+    """Blanks and line breaks of a name stay; one that comes twice has a number, and the document says so."""
+    names = ["a", " a", "x\ny", "b  c ", "", "a", "a_2"]
+    table = only(sandbox.tables(stream(pyarrow.Table.from_arrays([pyarrow.array([1])] * 7, names=names))))
+    assert [column.name for column in table.columns] == ["a", " a", "x\ny", "b  c ", "", "a_3", "a_2"]
+    assert table.notes == ("names that come twice have a number here: a_3",)
+    own = only(sandbox.tables(database('create table t(" a", "b  c"); insert into t values (1, 2)')))
+    assert (records(own), own.notes) == ([{" a": 1, "b  c": 2}], ())
+
+
+def test_what_is_nested_is_read_like_columns(sandbox: Sandbox) -> None:
+    """Fields of one name, and times inside of lists, structs and maps."""
+    twins = pyarrow.StructArray.from_arrays(
+        [pyarrow.array([1, 2]), pyarrow.array([3, 4])], ["x", "x"], mask=pyarrow.array([False, True])
+    )
+    time = pyarrow.time64("ns")
+    table = pyarrow.table(
+        {
+            "s": twins,
+            "l": pyarrow.array([[1_000_000_007, None], None], pyarrow.large_list(time)),
+            "m": pyarrow.array([[("k", 1)], None], pyarrow.map_(pyarrow.string(), pyarrow.duration("ns"))),
+            "f": pyarrow.array([[1, 2], None], pyarrow.list_(pyarrow.decimal128(5, 1), 2)),
+        }
+    )
+    assert records(only(sandbox.tables(stream(table)))) == [
+        {
+            "s": {"x": 1, "x_2": 3},
+            "l": ["00:00:01.000000007", None],
+            "m": [["k", "PT0.000000001S"]],
+            "f": [1.0, 2.0],
+        },
+        {"s": None, "l": None, "m": None, "f": None},
+    ]
+
+
+def test_offsets_of_zones_are_those_of_the_moment(sandbox: Sandbox) -> None:
+    """An offset with seconds, as zones had before 1900, is read by hardly anything: the moment is in UTC."""
+    seconds = [-3 * 10**9, 0, 1_720_000_000, None]
+    table = pyarrow.table(
+        {zone: pyarrow.array(seconds, pyarrow.timestamp("s", zone)) for zone in ("America/New_York", "+05:30")}
+    )
+    found = records(only(sandbox.tables(saved(lambda buffer: parquet.write_table(table, buffer)))))
+    assert [row["America/New_York"] for row in found] == [
+        "1874-12-07T18:40:00Z",
+        "1969-12-31T19:00:00-05:00",
+        "2024-07-03T05:46:40-04:00",
+        None,
+    ]
+    assert found[1]["+05:30"] == "1970-01-01T05:30:00+05:30"
+
+
 def database(script: str) -> bytes:
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(script)
@@ -418,6 +469,23 @@ def test_elements_beside_each_other_are_records(reader: Sandbox) -> None:
         ("/feed/title", ("Für",)),
     ]
     assert table.notes == ("comments are left out",)
+
+
+def test_blanks_of_texts_stay_where_xml_says_so(sandbox: Sandbox) -> None:
+    """Those that only indent elements are no text anywhere."""
+    found = sandbox.tables(
+        b"""<r><x> a </x><x xml:space="preserve"> b </x><x xml:space="preserve">  </x>
+          <rows xml:space="preserve"><row> <n> 1</n> <m xml:space="default"> 2 </m> </row>
+            <row> <n><i/> so </n> <m>3</m> </row></rows></r>"""
+    )
+    texts, rows = found.tables
+    assert records(texts) == [
+        {"@xml:space": None, "#text": "a"},
+        {"@xml:space": "preserve", "#text": " b "},
+        {"@xml:space": "preserve", "#text": "  "},
+    ]
+    assert [row["n"] for row in records(rows)] == [" 1", {"i": None, "#text": " so "}]
+    assert records(rows)[0]["m"] == {"@xml:space": "default", "#text": "2"}
 
 
 def test_plain_words_of_yaml_stay_words(reader: Sandbox) -> None:

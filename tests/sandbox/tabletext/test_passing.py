@@ -89,6 +89,7 @@ def written(chance: random.Random, **dialect: object) -> str:
         TABLE.removesuffix("\n"),
         TABLE + "\n\n",
         TABLE.replace("7.5\n", "7.5\n\n"),
+        ",0\n" + "".join(f"k{n},{n}\n" for n in range(2_000)),
         "id,name,value\n" + f"0,{'long ' * 400},1\n" + ROWS,
         "id,name,value\n" + "".join(f'{n},"{"日本" * 50} {n}",{n}.5\n' for n in range(300)),
         *(written(random.Random(seed)) for seed in range(6)),
