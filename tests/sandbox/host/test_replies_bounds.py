@@ -87,7 +87,7 @@ FORGED = {
 
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_contents_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="table of contents (with|of a session: .* of length <= 10000)"):
+    with pytest.raises(ValueError, match=r"table of contents (with|of a session: .* of length <= 10000)"):
         decode_contents(encode_contents(FORGED[name]))
 
 
