@@ -222,7 +222,7 @@ def _of_python() -> list[str]:
         [sys.executable, "-c", _AS_A_ROOT], capture_output=True, text=True, check=True
     ).stdout.split()
     standard = (name for name in sys.modules if name.partition(".")[0] in sys.stdlib_module_names)
-    return sorted({*standard} - {*known} - _OWN_IMPORTS)
+    return sorted({*standard} - {*known} - _OWN_IMPORTS | _OF_OTHER_PYTHONS)
 
 
 _AS_A_ROOT = """
@@ -233,6 +233,8 @@ warm(Language())
 print(*sys.modules)
 """
 _OWN_IMPORTS = words("__main__ __mp_main__ subprocess")
+_OF_OTHER_PYTHONS = words("importlib.resources._adapters")
+"""What the libraries import under another Python than the one that makes the lists: 3.13 imports it to read their data files."""
 
 
 _UNREAD = words("""scipy.io scipy.datasets scipy.misc scipy._lib.array_api_extra scipy._lib.array_api_compat scipy._lib.pyprima
