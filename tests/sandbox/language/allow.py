@@ -202,10 +202,8 @@ def lists() -> dict[str, Any]:
     made: dict[str, Any] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for library, parts in LOADED.items():
-            loaded = [library, *(f"{library}.{part}" for part in parts.split())]
-            for module in loaded:
-                importlib.import_module(module)
+        for library in LOADED:
+            loaded = _loaded(library)
             found = Survey([library], FINE, _UNREAD).result()
             made[library] = {
                 "loads": loaded[1:],
@@ -213,11 +211,20 @@ def lists() -> dict[str, Any]:
                 "replaced": _replaced(library, found),
                 "imports": sorted(_imports(library, found) | _of_helper(library)),
             }
-    return {"python": _of_python(), **made}
+    return {"python": of_python(), **made}
 
 
-def _of_python() -> list[str]:
+def _loaded(library: str) -> list[str]:
+    names = [library, *(f"{library}.{part}" for part in LOADED[library].split())]
+    for name in names:
+        importlib.import_module(name)
+    return names
+
+
+def of_python() -> list[str]:
     """Modules of Python's own that the libraries import and that a root zygote has not imported."""
+    for library in LOADED:
+        _loaded(library)
     known = subprocess.run(
         [sys.executable, "-c", _AS_A_ROOT], capture_output=True, text=True, check=True
     ).stdout.split()
