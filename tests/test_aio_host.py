@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -357,3 +359,17 @@ class TestCancelling:
 
         asyncio.run(work())
         assert kept(url) == ([], ["first", "third"])
+
+
+def test_without_greenlet_the_extra_is_named() -> None:
+    code = """
+import sys
+sys.modules["greenlet"] = None
+import byref
+try:
+    import byref.conversation.host
+except byref.ConfigurationError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "asyncio in SQLAlchemy needs greenlet: pip install 'byref[async]'\n", done

@@ -625,3 +625,14 @@ def test_without_a_checkpointer_code_does_not_call_what_a_human_in_the_loop_is_a
     agent = create_agent(model, [search_orders], middleware=[asking, by])
     given = answers(agent.invoke(ASK, thread(f"{tenant}-{expected}")))
     assert expected in str(given["code_interpreter"].content)
+
+
+def test_a_human_in_the_loop_that_leaves_no_trace_counts_as_there(
+    engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HumanInTheLoopMiddleware, "state_schema", AgentState)  # as before langchain 1.4.2
+    model = scripted([call("code_interpreter", code=REFUSED.format("print(len(search_orders('EU')))"))], "Done.")
+    by = ByrefMiddleware(engine, tenant=tenant, code_functions=["search_*"])
+    asking = HumanInTheLoopMiddleware({"search_orders": True})
+    agent = create_agent(model, [search_orders], middleware=[asking, by])
+    assert "call the tool itself" in str(answers(agent.invoke(ASK, thread(tenant)))["code_interpreter"].content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,19 @@ def test_doctor_reports_walls_versions_and_costs(run: Run) -> None:
     kinds = {finding["name"].lower(): finding["part"] for finding in packages}
     assert (kinds["sqlalchemy"], kinds["greenlet"], kinds["psycopg"], kinds["mcp"]) == ("package", *["extra"] * 3)
     assert [finding["part"] for finding in packages] == sorted((f["part"] for f in packages), reverse=True)
+
+
+def test_doctor_finds_versions_that_byref_is_not_made_for(
+    run: Run, started: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = {"numpy": "2.2.9", "obstore": "0.1"}
+    monkeypatch.setattr("byref.cli.doctor.version", lambda name: old.get(name) or version(name))
+    ran = run("doctor")
+    assert ran.code == 1
+    assert re.search(r"numpy\tmissing\t2\.2\.9, which is not >=[\d.]+: pip install 'numpy>=[\d.]+'", ran.out)
+    assert re.search(r"obstore\toptional\t0\.1, which is not >=[\d.]+: pip install 'byref\[s3\]'", ran.out)
+    monkeypatch.setattr("byref.cli.doctor.Requirement", None)
+    assert "which is not" not in run("doctor").out
 
 
 def test_doctor_finds_a_database_it_cannot_work_with(run: Run, tmp_path: Path, started: None) -> None:

@@ -512,9 +512,21 @@ class TestUrls:
         with pytest.raises(ConfigurationError, match=r"no driver is known for 'postgresql\+nonsense'"):
             Database("postgresql+nonsense://h/x")
 
-    def test_a_driver_that_is_not_installed(self) -> None:
-        with pytest.raises(ConfigurationError, match=r"'postgresql\+pg8000' is not installed"):
-            Database("postgresql+pg8000://h/x")
+    @pytest.mark.parametrize(
+        ("url", "cure"),
+        [
+            ("postgresql://h/x", "pip install 'byref[postgres]'"),
+            ("postgresql+pg8000://h/x", "write postgresql://…, for which pip install 'byref[postgres]'"),
+            ("postgresql+asyncpg://h/x", "write postgresql://…, for which pip install 'byref[postgres]'"),
+            ("sqlite+aiosqlite:///x.db", "write sqlite://…, for which byref needs none"),
+        ],
+    )
+    def test_a_driver_that_is_not_installed(self, url: str, cure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        for driver in ("psycopg", "asyncpg", "aiosqlite"):
+            monkeypatch.setitem(sys.modules, driver, None)
+        with pytest.raises(ConfigurationError) as caught:
+            Database(url)
+        assert str(caught.value).endswith(f" is not installed: {cure}")
 
     @pytest.mark.parametrize("given", [None, 7, object()])
     def test_neither_url_nor_engine(self, given: object) -> None:

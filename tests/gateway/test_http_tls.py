@@ -66,6 +66,14 @@ class Authority(NamedTuple):
     ) -> x509.Certificate:
         builder = x509.CertificateBuilder(self.name, subject, key.public_key(), x509.random_serial_number())
         builder = builder.not_valid_before(NOW - 2 * DAY).not_valid_after(end).add_extension(extension, critical=True)
+        own, issuer = x509.SubjectKeyIdentifier, x509.AuthorityKeyIdentifier  # without them Python 3.13 trusts none
+        builder = builder.add_extension(own.from_public_key(key.public_key()), critical=False)
+        builder = builder.add_extension(issuer.from_issuer_public_key(self.key.public_key()), critical=False)
+        signs = isinstance(extension, x509.BasicConstraints)
+        usage = {"key_cert_sign": signs, "crl_sign": signs, "digital_signature": not signs}
+        others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+        none = dict.fromkeys((*others, "encipher_only", "decipher_only"), False)
+        builder = builder.add_extension(x509.KeyUsage(**usage, **none), critical=True)
         return builder.sign(self.key, hashes.SHA256())
 
 

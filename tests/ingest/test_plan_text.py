@@ -267,5 +267,5 @@ def test_a_caller_deep_in_calls_has_fewer_levels_described(chat: Session) -> Non
     def call(levels: int) -> Any:
         return chat.process(nested(240, records(2_000), "objects"), tool="t") if not levels else call(levels - 1)
 
-    result = call(450)
+    result = call(550)
     assert result.route == "variables" and "deeper" in result.envelope["omitted"]

@@ -26,6 +26,11 @@ from byref.stores.objects import shown_place
 from byref_sandbox import NO_BOUNDARY, Sandbox, SandboxUnavailable, probe
 from byref_sandbox.code import sqltext
 
+try:
+    from packaging.requirements import Requirement
+except ImportError:  # most environments have it, and byref needs it for nothing else
+    Requirement = None  # type: ignore[assignment,misc]
+
 WARM_RUNS = 5
 """Runs of which the fastest is reported."""
 
@@ -70,6 +75,7 @@ def _packages() -> Iterator[Finding]:
     """Report each package in byref's metadata once: first those byref always needs, then those that only its extras need."""
     core: dict[str, str] = {}
     extras: dict[str, list[str]] = {}
+    bounds: dict[str, str] = {}
     for requirement in _requirements("byref"):
         if not (extra := _extra(requirement)):
             core[_name(requirement)] = requirement
@@ -77,19 +83,25 @@ def _packages() -> Iterator[Finding]:
         brought = [_name(requirement), *_brought(requirement)]
         for name in brought:
             extras.setdefault(name, []).append(extra)
+        bounds.setdefault(_name(requirement), requirement)
     for name, requirement in core.items():
         found = _version(name)
         state, detail = ("ok", found) if found else ("missing", f"not installed: pip install '{requirement}'")
+        if found and (wanted := _not_met(requirement, found)):
+            state, detail = "missing", f"{found}, which is not {wanted}: pip install '{requirement}'"
         yield Finding("package", name, state, detail)
     for name, of in extras.items():
         if name in core:
             continue
         of = list(dict.fromkeys(of))
-        if found := _version(name):
-            yield Finding("extra", name, "ok", f"{found}, of {', '.join(of)}")
-        else:
-            cure = " or ".join(f"'byref[{extra}]'" for extra in of)
+        cure = " or ".join(f"'byref[{extra}]'" for extra in of)
+        found = _version(name)
+        if not found:
             yield Finding("extra", name, "optional", f"not installed: pip install {cure}")
+        elif name in bounds and (wanted := _not_met(bounds[name], found)):
+            yield Finding("extra", name, "optional", f"{found}, which is not {wanted}: pip install {cure}")
+        else:
+            yield Finding("extra", name, "ok", f"{found}, of {', '.join(of)}")
 
 
 def _brought(requirement: str) -> Iterator[str]:
@@ -113,6 +125,12 @@ def _name(requirement: str) -> str:
 def _extra(requirement: str) -> str | None:
     found = re.search(r"extra == ['\"]([\w.-]+)['\"]", requirement)
     return found[1] if found else None
+
+
+def _not_met(requirement: str, found: str) -> str | None:
+    """Return the versions that a requirement wants, if this is none of them."""
+    wanted = None if Requirement is None else Requirement(requirement).specifier
+    return None if wanted is None or wanted.contains(found, prereleases=True) else str(wanted)
 
 
 def _version(package: str) -> str | None:

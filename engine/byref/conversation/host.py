@@ -20,12 +20,16 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session
-from sqlalchemy.util import await_only
 
 from byref.conversation.scope import AsyncHost
 from byref.errors import ConfigurationError
+
+try:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+    from sqlalchemy.util import await_only
+except ImportError as error:
+    raise ConfigurationError("asyncio in SQLAlchemy needs greenlet: pip install 'byref[async]'") from error
 
 logger = logging.getLogger("byref")
 

@@ -344,7 +344,10 @@ def _create(url: URL, **options: Any) -> Engine:
     except ArgumentError:  # a host, for SQLite
         raise ConfigurationError(_NO_URL) from None
     except ImportError as error:
-        cure = "pip install 'byref[postgres]'" if url.drivername == "postgresql+psycopg" else "install it"
+        is_postgres = url.get_backend_name() == "postgresql"
+        cure = "pip install 'byref[postgres]'" if is_postgres else "byref needs none"
+        if url.drivername != "postgresql+psycopg":  # nor would all do: byref needs a synchronous one
+            cure = f"write {url.get_backend_name()}://…, for which {cure}"
         raise ConfigurationError(f"the driver of {url.drivername!r} is not installed: {cure}") from error
 
 

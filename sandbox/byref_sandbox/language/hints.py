@@ -37,7 +37,7 @@ class Known(NamedTuple):
     others: tuple[str, ...]
     """Names that earlier code left."""
     allowed: Mapping[str, str] = {}
-    """Further modules that the host allows, by name, and why one could not be loaded."""
+    """Further modules that the host allows, by name, and why one, or a library that is installed, could not be loaded."""
 
 
 def syntax_error(error: SyntaxError, source: str) -> Failure:
@@ -294,7 +294,7 @@ def _import_hint(error: ImportError, known: Known, modules: Mapping[str, Facade]
         importable = {*modules, *LIBRARIES}
         there = sorted(name for name in importable if name[0] != "_" and ("." in module or "." not in name))
         near = difflib.get_close_matches(module, there, 3, 0.0)
-        others = [name for name in known.allowed if name not in near]
+        others = [name for name, fault in known.allowed.items() if not fault and name not in near]
         also = f"; there is also: {listed(others)}" if others else ""
         return f"the nearest modules there are: {', '.join(near)}{also}"
     hint, about_data = found

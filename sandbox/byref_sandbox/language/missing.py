@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 _FILES = "files are not available"
 _NETWORK = "there is no network"
 _PROCESSES = (
@@ -14,6 +16,7 @@ _PLOTS = "use matplotlib.pyplot, or frame.plot()"
 NO_PLOTS = (
     "plots need matplotlib, which is not installed here (byref[plots]): give the numbers, they are shown as a table"
 )
+_HAS_PLOTS = importlib.util.find_spec("matplotlib") is not None  # runs cannot look
 
 _INSTEAD = {
     "fileinput tarfile filecmp mmap": _FILES,
@@ -33,7 +36,7 @@ _INSTEAD = {
     "polars dask modin pyspark vaex cudf pyarrow": "use pandas",
     "pickle marshal shelve dill cloudpickle dbm": "use json or copy.deepcopy(); names assigned at top level are kept by themselves",
     "openpyxl xlrd xlsxwriter docx PyPDF2 pypdf": _FILES,
-    "yaml": f"PyYAML is {_NOT_INSTALLED}: take its lines apart with re and str.split(), or have the tool return JSON",
+    "yaml": "PyYAML is not installed here (byref[tables]): take its lines apart with re and str.split(), or have the tool return JSON",
     "toml": "use json or tomllib",
     "bs4 lxml": "use html.parser.HTMLParser, xml.etree.ElementTree.fromstring() or re",
     "orjson ujson simplejson": "use json",
@@ -63,4 +66,6 @@ def instead_of(module: str) -> tuple[str, bool] | None:
     """Return what to use instead of a module, and whether to add where the data is; None of an unknown module."""
     first, second = (*module.split("."), "")[:2]
     hint = _BY_NAME.get(f"{first}.{second}") or _BY_NAME.get(first)
-    return None if hint is None else (hint, hint in _ABOUT_DATA)
+    if hint is None:
+        return None
+    return hint if _HAS_PLOTS else hint.replace(_PLOTS, NO_PLOTS), hint in _ABOUT_DATA

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib.util
 import inspect
 import io
 import types
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 from byref_sandbox.code.awaiting import awaited_in
-from byref_sandbox.code.libraries import LIBRARIES, is_installed
+from byref_sandbox.code.libraries import LIBRARIES, PARTS, is_installed
 from byref_sandbox.code.source import TOO_DEEP, parsed, shows_no_value, strip_dollars
 from byref_sandbox.language import calling, copying, eventloop, hints, libraries, names, science, styles, transformer
 from byref_sandbox.language.attributes import Namespace
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from byref_sandbox.language.plotting import Plots
 
 _PACKAGE: Final = __name__.partition(".")[0]
+_OF_PLOTS: Final = ("matplotlib", "mpl_toolkits", "pylab")
 FILENAME = "<code>"
 EVALUATED = "<eval>"
 """The file name of what `eval` evaluates: its lines are not those of the code."""
@@ -78,7 +80,7 @@ class Language:
         self.allowed: dict[str, str] = {name.partition(".")[0]: name for name in allowed}
         """Further modules, by the first words of their names."""
         self._broken: dict[str, str] = {}
-        """Why one of them is not there, by the first word of its name."""
+        """Why one of them, or a library that is installed, is not there, by the first word of its name."""
         self._guards = Guards()
         self.files = Files()
         """The files that the running code reads and writes."""
@@ -114,34 +116,46 @@ class Language:
         """Load matplotlib and use it once, unless that is done; it takes most of a second. If it is missing, code is told so."""
         self.load_plots()
         if self._plots is not None:
-            self._plots.warm_up()
+            with contextlib.suppress(Exception):  # what is wrong shows when code draws
+                self._plots.warm_up()
 
     def load_plots(self) -> None:
         """Import matplotlib, unless that is done. It is the part of `learn_plots` that reads files."""
-        if self._plots is None:
-            with contextlib.suppress(ImportError):
-                from byref_sandbox.language.plotting import Plots
+        if self._plots is not None or importlib.util.find_spec("matplotlib") is None:
+            return
+        try:
+            from byref_sandbox.language.plotting import Plots
 
-                self._plots = Plots(self._guards, self._modules, self.files)
-                self.builtins["plt"] = self._modules.facades["matplotlib.pyplot"]
-                self.builtins["display"] = self._plots.display
-                self._note_imported()
+            self._plots = Plots(self._guards, self._modules, self.files)
+        except Exception as error:  # noqa: BLE001  (of an installation: code is told)
+            self._broken |= dict.fromkeys(_OF_PLOTS, _said(error))
+            return
+        self.builtins["plt"] = self._modules.facades["matplotlib.pyplot"]
+        self.builtins["display"] = self._plots.display
+        self._note_imported()
 
     def learn(self, library: str) -> None:
         """Load a library of `code.libraries` or a module of `allowed`, and what it needs, unless that is done.
 
-        If it is missing, code is told so.
+        If it is missing, or could not be loaded, code is told so.
         """
         if library in self.allowed.values():
             self._learn_further(library)
             return
         for name in (*LIBRARIES[library], library):
-            if name not in self._learned and is_installed(name):
-                if name == "seaborn":
-                    self.learn_plots()
+            if name in self._learned or not is_installed(name):
+                continue
+            self._learned.add(name)
+            if name == "seaborn":
+                self.learn_plots()
+            try:
+                if needed := next((each for each in LIBRARIES[name] if each in self._broken), None):
+                    raise ImportError(f"{needed}: {self._broken[needed]}")
                 science.load(name, walls.Given(self._guards, self._modules, self.builtins, _compiled_expression))
-                self._learned.add(name)
-                self._note_imported()
+            except Exception as error:  # noqa: BLE001  (importing it runs its code)
+                parts = (part for part, whole in PARTS.items() if whole == name)
+                self._broken |= dict.fromkeys((name, *parts), _said(error))
+            self._note_imported()
 
     def _learn_further(self, name: str) -> None:
         if name in self._learned:
@@ -153,9 +167,11 @@ class Language:
         try:
             for library in check(name).libraries:
                 self.learn(library)
+                if library in self._broken:  # its walls may not be up
+                    raise ImportError(f"{library}: {self._broken[library]}")
             further.load(name, self._modules, self.builtins)
         except Exception as error:  # noqa: BLE001  (importing it runs its code)
-            self._broken[name.partition(".")[0]] = str(error)[:300]
+            self._broken[name.partition(".")[0]] = _said(error)
         self._note_imported()
 
     def figures(self, value: object = None, *, is_done: bool = True) -> tuple[list[Drawn], int]:
@@ -259,9 +275,13 @@ class Language:
 
         `data` are names of what was given to the code, the most likely first, `others` names that earlier code left.
         """
-        allowed = {name: self._broken.get(top, "") for top, name in self.allowed.items()}
+        allowed = self._broken | {name: self._broken.get(top, "") for top, name in self.allowed.items()}
         known = hints.Known(tuple(data), tuple(others), allowed)
         return hints.explain(error, program.source, FILENAME, known, self._modules.facades, self.builtins)
+
+
+def _said(error: Exception) -> str:
+    return str(error)[:300] or type(error).__name__
 
 
 def _is_normal(ended: SystemExit) -> bool:

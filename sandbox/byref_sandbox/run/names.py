@@ -56,7 +56,6 @@ _CANNOT_CHANGE: Final = _FLAT | {
     *(pd.Timestamp, pd.Timedelta, pd.Period, type(pd.NaT), type(pd.NA)),
 }
 _MAX_TABLE_BYTES: Final = 64 << 20
-_COPIES_ON_WRITE: Final = int(pd.__version__.partition(".")[0]) >= 3
 _SETTINGS_TOLD: Final = "settings_of_libraries"
 """The name under which a reply says that settings are lost. Code seldom has a variable of that name."""
 _MARSHAL: Final = 2
@@ -438,7 +437,7 @@ class _Watched:
         self._size = _size(value)
         self._digest = digest_of(value) if _is_light(value) else None
         self._before: pd.DataFrame | None = None
-        if self._digest is None and isinstance(value, pd.DataFrame) and _COPIES_ON_WRITE:
+        if self._digest is None and isinstance(value, pd.DataFrame):
             self._before, self._objects = value.copy(deep=False), _digest_of_objects(value, most)
 
     def is_unchanged(self, *, for_certain: bool) -> bool:
@@ -502,8 +501,7 @@ def _size(value: Any) -> object:
 def _is_light(value: Any) -> bool:
     if isinstance(value, pd.DataFrame):
         objects = sum(dtype.kind == "O" for dtype in value.dtypes) * len(value)
-        is_small = objects <= _MAX_MEMBERS and value.memory_usage(index=False).sum() <= _MAX_TABLE_BYTES
-        return bool(is_small or not _COPIES_ON_WRITE)
+        return bool(objects <= _MAX_MEMBERS and value.memory_usage(index=False).sum() <= _MAX_TABLE_BYTES)
     level: list[Any] = [value]
     left = _MAX_MEMBERS
     while level:

@@ -19,8 +19,6 @@ from byref_sandbox.values import tables
 
 _NONE: Final = type(None)
 _EXACT: Final = 2.0**53
-_INFERS_TEXT: Final = isinstance(pd.DataFrame([{"a": ""}])["a"].dtype, pd.StringDtype)
-"""Whether this pandas has a type of its own for text. Before pandas 3 text stays Python objects."""
 
 
 class Constructed(pd.DataFrame):
@@ -78,7 +76,8 @@ def _of_arrow(values: Any) -> pd.Series[Any] | None:
     """Make a column of flat values. Arrow reads a missing member as null and `-0` as a negative zero, so it is left where that shows."""
     if values.type == pa.string():
         texts = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        return texts.to_pandas(use_threads=False) if _INFERS_TEXT else None
+        made: pd.Series[Any] = texts.to_pandas(use_threads=False)
+        return made
     if values.null_count and values.type == pa.bool_():
         return None
     numbers = values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy()
@@ -99,12 +98,7 @@ def _of_list(values: list[Any]) -> pd.Series[Any]:
             numbers = np.array(values, dtype=np.float64)
             if int not in kinds or _is_exact(numbers):
                 return pd.Series(numbers, copy=False)
-        if (
-            str in kinds
-            and kinds <= {str, float, _NONE}
-            and _INFERS_TEXT
-            and (float not in kinds or not _has_numbers(values))
-        ):
+        if str in kinds and kinds <= {str, float, _NONE} and (float not in kinds or not _has_numbers(values)):
             made: pd.Series[Any] = pa.array(values, pa.string(), from_pandas=True).to_pandas(use_threads=False)
             return made
     except (OverflowError, ValueError, pa.ArrowException):  # beyond 64 bits, lone surrogates

@@ -194,7 +194,7 @@ def _decimals(column: Any) -> pd.Series[Any]:
 def _intervals(parts: list[Any]) -> pd.Series[Any]:
     if any(part is not None and part.months for part in parts):
         texts = [None if part is None else _interval_text(part) for part in parts]
-        return pd.Series(texts, dtype="str" if pd.__version__ >= "3" else object)
+        return pd.Series(texts, dtype="str")
     spans = [
         None if part is None else pd.Timedelta(days=part.days, microseconds=part.nanoseconds // 1000) for part in parts
     ]

@@ -94,8 +94,7 @@ def _loaded(jail: Jail, modules: Sequence[str]) -> tuple[Language, Known]:
     science.load_parts_of_python()
     for library in (*LIBRARIES, *language.allowed):
         if science.must_be_loaded_early(library):
-            with contextlib.suppress(Exception):  # a broken library counts as a missing one
-                language.learn(language.allowed.get(library, library))
+            language.learn(language.allowed.get(library, library))
     if not can_nobody_read(Path(os.__file__).resolve()):
         reading.load_all()
     if sqltext.is_available():

@@ -156,7 +156,7 @@ def _load_formats(pandas: Any) -> None:
 
 
 def _keep_zones(names: Iterable[str]) -> None:
-    """Have zones made of files that are read now. Making all would take longer, and twice: pandas 3 also asks the class written in Python."""
+    """Have zones made of files that are read now. Making all would take longer, and twice: pandas also asks the class written in Python."""
     common: Any = importlib.import_module("zoneinfo._common")
     find = importlib.import_module("zoneinfo._tzpath").find_tzfile
     stored = {}

@@ -394,10 +394,8 @@ class Zygote:
                 continue
             self._learned.add(name)
             self._dismiss_standby()
-            # A broken library counts as a missing one: code reads that it is not there.
-            with contextlib.suppress(Exception):
-                self._language.learn_plots() if name == _PLOTS else self._language.learn(name)
-                self._runs.known = Known(self._language)
+            self._language.learn_plots() if name == _PLOTS else self._language.learn(name)
+            self._runs.known = Known(self._language)
 
     def _fork_session(self, order: wire.Fork, channel: int) -> None:
         if not order.is_branch:

@@ -202,10 +202,8 @@ def lists() -> dict[str, Any]:
     made: dict[str, Any] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for library, parts in LOADED.items():
-            loaded = [library, *(f"{library}.{part}" for part in parts.split())]
-            for module in loaded:
-                importlib.import_module(module)
+        for library in LOADED:
+            loaded = _loaded(library)
             found = Survey([library], FINE, _UNREAD).result()
             made[library] = {
                 "loads": loaded[1:],
@@ -213,16 +211,25 @@ def lists() -> dict[str, Any]:
                 "replaced": _replaced(library, found),
                 "imports": sorted(_imports(library, found) | _of_helper(library)),
             }
-    return {"python": _of_python(), **made}
+    return {"python": of_python(), **made}
 
 
-def _of_python() -> list[str]:
+def _loaded(library: str) -> list[str]:
+    names = [library, *(f"{library}.{part}" for part in LOADED[library].split())]
+    for name in names:
+        importlib.import_module(name)
+    return names
+
+
+def of_python() -> list[str]:
     """Modules of Python's own that the libraries import and that a root zygote has not imported."""
+    for library in LOADED:
+        _loaded(library)
     known = subprocess.run(
         [sys.executable, "-c", _AS_A_ROOT], capture_output=True, text=True, check=True
     ).stdout.split()
     standard = (name for name in sys.modules if name.partition(".")[0] in sys.stdlib_module_names)
-    return sorted({*standard} - {*known} - _OWN_IMPORTS)
+    return sorted({*standard} - {*known} - _OWN_IMPORTS | _OF_OTHER_PYTHONS)
 
 
 _AS_A_ROOT = """
@@ -233,6 +240,8 @@ warm(Language())
 print(*sys.modules)
 """
 _OWN_IMPORTS = words("__main__ __mp_main__ subprocess")
+_OF_OTHER_PYTHONS = words("importlib.resources._adapters")
+"""What the libraries import under another Python than the one that makes the lists: 3.13 imports it to read their data files."""
 
 
 _UNREAD = words("""scipy.io scipy.datasets scipy.misc scipy._lib.array_api_extra scipy._lib.array_api_compat scipy._lib.pyprima

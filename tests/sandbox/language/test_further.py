@@ -168,6 +168,35 @@ def test_a_module_that_changes_classes_of_others_is_not_there(tmp_path: Path, mo
     assert run(language, "from collections import Counter\nCounter('aa').total()") == 2
 
 
+def test_a_library_that_is_installed_and_broken_is_told_of_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(library: str, _given: object) -> None:
+        raise {"networkx": PermissionError("its files"), "scipy": OSError("libopenblas"), "statsmodels": ValueError()}[
+            library
+        ]
+
+    monkeypatch.setattr("byref_sandbox.language.science.load", load)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "needs.py").write_text("import networkx\ndef f(): return 1\n")
+    language = Language(["needs"])
+    for library, code, why in (
+        ("networkx", "import networkx as nx", "its files"),
+        ("scipy", "import scipy.stats", "libopenblas"),
+        ("statsmodels", "from patsy import dmatrix", "scipy: libopenblas"),
+        ("needs", "import needs", "networkx: its files"),
+    ):
+        language.learn(library)
+        program = language.compile(code)
+        with pytest.raises(ModuleNotFoundError) as caught:
+            language.run(program, {}, io.StringIO())
+        assert language.explain(caught.value, program, []).hint == f"it could not be loaded: {why}"
+    program = language.compile("import nowhere")
+    with pytest.raises(ModuleNotFoundError) as caught:
+        language.run(program, {}, io.StringIO())
+    assert "there is also" not in str(language.explain(caught.value, program, []).hint)
+
+
 def test_a_module_that_is_not_allowed_is_not_loaded() -> None:
     language = Language(["humanize"])
     with pytest.raises(KeyError):

@@ -60,3 +60,14 @@ def test_no_module_that_is_there_is_said_not_to_be(language: Language) -> None:
         if name not in ("numpy", "pandas", "pyarrow", "numpy.typing", "pandas.io.formats.style", "yaml", "texttable")
     ]
     assert [name for name in there if instead_of(name) is not None] == []
+
+
+@pytest.mark.parametrize("has_plots", [True, False])
+def test_what_is_not_installed_is_told_with_its_extra(has_plots: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from byref_sandbox.language import missing
+
+    monkeypatch.setattr(missing, "_HAS_PLOTS", has_plots)
+    hints = {name: (missing.instead_of(name) or ("",))[0] for name in ("yaml", "seaborn", "plotly")}
+    assert "byref[tables]" in hints["yaml"] and "byref[science]" in hints["seaborn"]
+    for name in ("seaborn", "plotly"):
+        assert ("byref[plots]" not in hints[name]) is ("use matplotlib.pyplot" in hints[name]) is has_plots

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.code.libraries import LIBRARIES, draw, named
+from byref_sandbox.language import science
 from byref_sandbox.language.policy import Language
 
 QUICK = ("scipy", "networkx")
@@ -150,6 +155,16 @@ def test_it_is_refused(language: Language, library: str, code: str, why: str) ->
         warnings.simplefilter("ignore")
         explained = language.explain(refused.value, program, ())
     assert why in f"{explained.message} {explained.hint}"
+
+
+@pytest.mark.slow
+def test_what_the_libraries_import_of_this_python_is_listed() -> None:
+    code = "import warnings\nwarnings.simplefilter('ignore')\nimport allow\nprint(*allow.of_python())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+    )
+    listed = json.loads((Path(science.__file__).parent / "names.json").read_text())["python"]
+    assert set(done.stdout.split()) <= {*listed}
 
 
 @pytest.mark.slow

@@ -121,7 +121,7 @@ def test_the_text_is_enough_where_pandas_rules_allow_it(
     records = [{"key": "k", "a": value} if value is not ... else {"key": "k"} for value in values]
     text = json.dumps(records, separators=(between, ":")).encode()
     wanted = pd.DataFrame(json.loads(text))
-    assert str(wanted["a"].dtype) == dtype or pd.__version__ < "3"
+    assert str(wanted["a"].dtype) == dtype
     assert _check(text)
     monkeypatch.setattr(tables, "_FLAT_BYTES", 0)
     assert _check(text)

@@ -34,7 +34,7 @@ with heap.gathered() if sys.argv[1] == "gathered" else contextlib.nullcontext():
 at_rest = resident()
 grown = 0
 for _ in range(3):
-    many = [{"n": number, "text": str(number)} for number in range(300_000)]
+    many = [{"n": number, "text": str(number)} for number in range(400_000)]
     grown = max(grown, resident() - at_rest)
     del many
     gc.collect()

@@ -17,6 +17,7 @@ from byref.conversation.result import Pending
 from byref.functions import Function
 
 try:
+    from langchain.agents.middleware import AgentState, HumanInTheLoopMiddleware
     from langchain.tools.tool_node import ToolCallRequest
     from langchain_core.messages import ToolMessage
     from langchain_core.tools import BaseTool
@@ -149,9 +150,10 @@ def _can_wait() -> bool:
 def _has_human_in_the_loop() -> bool:
     """Tell whether the running agent has a HumanInTheLoopMiddleware, or cannot be looked at.
 
-    Of which tools it asks is known to it alone. LangGraph has no public way to it: the graph's channels, one of which belongs to
-    that middleware, are an argument of the function by which nodes read them.
+    Of which tools it asks is known to it alone. LangGraph has no public way to it: the graph's channels, some of which belong to
+    that middleware, are an argument of the function by which nodes read them. Where it has none of its own, it may be there.
     """
+    own = HumanInTheLoopMiddleware.state_schema.__annotations__.keys() - AgentState.__annotations__.keys()
     arguments = getattr(get_config().get("configurable", {}).get("__pregel_read"), "args", ())
     channels = [one for one in arguments if isinstance(one, Mapping)]
-    return not channels or any("hitl_edited_tool_calls" in one for one in channels)
+    return not own or not channels or any(own & one.keys() for one in channels)
