@@ -51,6 +51,7 @@ _BYTES_PER_MEMBER: Final = 5
 _EXACT: Final = 2**53
 """Integers up to here are exact as 64-bit floats."""
 _ZONE: Final = re.compile(r"(Z|[+-]\d{2}(?::?\d{2})?)$")
+_UTC: Final = "UTC"
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NONE: Final = type(None)
 _JSON_KINDS: Final = frozenset({dict, list, str, int, float, bool})
@@ -287,17 +288,20 @@ def _texts(values: list[Any]) -> pd.Series[Any]:
 
 
 def _of_texts(texts: Any, first: str) -> pd.Series[Any]:
-    moments = _moments(texts, first) if _DATE.match(first) else None
-    made: pd.Series[Any] = (texts if moments is None else moments).to_pandas(use_threads=False)
-    return made
+    made: pd.Series[Any]
+    zone = _zone(texts, first) if _DATE.match(first) else None
+    moments = _moments(texts, zone) if _DATE.match(first) else None
+    made = (texts if moments is None else moments).to_pandas(use_threads=False)
+    return (
+        made if moments is None or zone in (None, _UTC) else made.dt.tz_convert(zone)
+    )  # pandas' own form of an offset
 
 
-def _moments(texts: Any, first: str) -> Any:
-    """Return texts as points in time; None unless all are, and all have a zone or all have none."""
-    zone = _zone(texts, first)
+def _moments(texts: Any, zone: str | None) -> Any:
+    """Return texts as points in time; None unless all are, and all have a zone or, without `zone`, all have none."""
     for unit in ("us", "ns"):
         try:
-            return pc.cast(texts, pa.timestamp(unit, zone))
+            return pc.cast(texts, pa.timestamp(unit, zone and _UTC))
         except pa.ArrowInvalid:  # another text, no such day, or more digits than microseconds have
             continue
     return None
@@ -309,9 +313,9 @@ def _zone(texts: Any, first: str) -> str | None:
     if found is None:
         return None
     if found[1] == "Z" or not pc.all(pc.ends_with(texts, found[1])).as_py():
-        return "UTC"
+        return _UTC
     offset = f"{found[1][:3]}:{found[1][3:].removeprefix(':') or '00'}"
-    return "UTC" if offset in ("+00:00", "-00:00") else offset
+    return _UTC if offset in ("+00:00", "-00:00") else offset
 
 
 _OURS: Final = Rules(None, _series, column)
