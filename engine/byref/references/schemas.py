@@ -24,6 +24,7 @@ from typing import Annotated, Any, Literal, Union, cast
 import attrs
 import msgspec
 import re2
+from blake3 import blake3
 from jsonschema import Draft3Validator, Draft4Validator, Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.validators import extend, validator_for
 from referencing import Registry
@@ -44,6 +45,8 @@ _PROBE_SECONDS = 0.2
 MOST_ERRORS = 20
 """Maximum errors that are collected to find the one that the model should read."""
 _CACHED_BYTES = 1 << 20
+_REFUSED_SECONDS = 600
+"""A refusal is remembered for at most so long."""
 _NAMED = 5
 
 _until: ContextVar[float] = ContextVar("_until")
@@ -141,7 +144,23 @@ def compiled(schema: Mapping[str, Any]) -> Schema:
         source = msgspec.json.encode(schema)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ConfigurationError(f"the schema of the target tool is no JSON: {error!s:.200}") from error
-    return _compiled(source) if len(source) <= _CACHED_BYTES else _compile(source)
+    refused = _refused(blake3(source).digest(), int(time.monotonic() // _REFUSED_SECONDS))
+    if refused:
+        raise ConfigurationError(refused[0])
+    try:
+        return _compiled(source) if len(source) <= _CACHED_BYTES else _compile(source)
+    except ConfigurationError as error:
+        refused.append(str(error))
+        raise
+
+
+@lru_cache(maxsize=1_000)
+def _refused(digest: bytes, period: int) -> list[str]:
+    """Return the list in which the refusal of a schema is remembered, so that a hostile one does not cost its time at every call.
+
+    Each period has another one: a schema that a busy machine did not check in time is tried again.
+    """
+    return []
 
 
 def _compile(source: bytes) -> Schema:
