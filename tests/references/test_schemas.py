@@ -69,6 +69,24 @@ def test_a_refusal_is_remembered(monkeypatch: pytest.MonkeyPatch, padding: int) 
     assert len(tried) == 2
 
 
+@pytest.mark.parametrize(
+    "draft",
+    [
+        *(f"http://json-schema.org/draft-{number}/schema#" for number in ("03", "04", "06", "07")),
+        *(f"https://json-schema.org/draft/{date}/schema" for date in ("2019-09", "2020-12")),
+    ],
+)
+def test_many_plain_properties_are_checked_in_time(draft: str) -> None:
+    plain: dict[str, Any] = {f"p{n}": {"type": "string", "description": f"field {n}"} for n in range(20_000)}
+    about = {"$schema": draft}
+    started = time.process_time()
+    compiled({**about, "properties": plain})
+    assert time.process_time() - started < 2
+    for wrong in ({"type": 5}, {"type": "string", "description": 5}):
+        with pytest.raises(ConfigurationError, match="is invalid: properties/wrong"):
+            compiled({**about, "properties": {**plain, "wrong": wrong}})
+
+
 def nested(keyword: str, levels: int) -> dict[str, Any]:
     schema: dict[str, Any] = {}
     for _ in range(levels):
