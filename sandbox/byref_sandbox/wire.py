@@ -36,6 +36,10 @@ MAX_FRAMES: Final = 12_000
 MAX_TEXT_BYTES: Final = 16 << 20
 """Bytes of text in one reply: names, sources, messages and what values look like. As Python's `str`, one character of four bytes makes
 each other character of its text take four bytes too."""
+ITEM_BYTES: Final = 16
+"""Bytes of text that each value in an array counts as, beside its own: even an empty one takes memory."""
+MAX_DOCUMENT_FRAMES: Final = 5_000
+"""Tables, texts and what is left out, in the reply about a document."""
 MAX_PATH_STEPS: Final = 64
 """Steps of a path inside what a run was given, which a reply may name."""
 MAX_DATAGRAM: Final = 64 << 10
@@ -490,32 +494,23 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """Warnings, and what else was written to `sys.stderr`."""
 
 
-Frame = (
-    Error
-    | Kept
-    | Same
-    | Named
-    | Written
-    | Shown
-    | Blob
-    | Missed
-    | Lost
-    | Image
-    | File
-    | Output
-    | Table
-    | Member
-    | LeftOut
-    | Done
-)
+_OfCode = Error | Kept | Same | Named | Written | Shown | Blob | Missed | Lost | Image | File | Output | Done
+_OfDocument = Error | Table | Member | LeftOut | Done
+Frame = _OfCode | _OfDocument
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_frames: Final = msgspec.msgpack.Decoder(Frame)
+_frames: Final = msgspec.msgpack.Decoder(_OfCode)
+_document_frames: Final = msgspec.msgpack.Decoder(_OfDocument)
 _fields: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _FIELDS: Final = range(0x90, 0xA0)
 """The first byte of a frame in msgpack: an array of at most fifteen fields."""
 _BYTES: Final = range(0xC4, 0xC7)
 """The first byte of a field that is bytes. Bytes take as much memory as they take on the wire, so they do not count as text."""
+_LONG_ARRAYS: Final = {0xDC: 2, 0xDD: 4}
+"""The first byte of an array of more than fifteen values, and how many bytes of its length follow."""
+_LEVELS: Final = 3
+"""Arrays within one another in a field of what is said of a document: the cells of each row beside a table. Other arrays are short:
+their types bound them."""
 
 
 def pack(frame: Frame) -> bytearray:
@@ -534,14 +529,55 @@ def write_printed(descriptor: int, text: bytes) -> None:
         os.write(descriptor, _LENGTH.pack(_PRINTED | len(part)) + part)
 
 
+def text_bytes(frame: Frame) -> int:
+    """Return how many bytes of text a frame counts as in a reply."""
+    without = {name: b"" for name in ("records", "data") if isinstance(getattr(frame, name, None), bytes)}
+    return _text_bytes(_encoder.encode(msgspec.structs.replace(frame, **without)), MAX_TEXT_BYTES, _LEVELS)
+
+
+def _text_bytes(data: bytes | memoryview, most: int, levels: int) -> int:
+    """Measure a packed frame, and stop beyond `most`: the arrays in it are not decoded before they are counted."""
+    level = _fields.decode(data)
+    found = sum(len(part) for field in level if (part := memoryview(field))[0] not in _BYTES)
+    for depth in range(1, levels + 1):
+        inner: list[msgspec.Raw] = []
+        for value in level:
+            length = _length_of(value)
+            found += ITEM_BYTES * length
+            if found > most:
+                return found
+            if length and depth < levels:
+                inner += filter(_length_of, _fields.decode(value))
+        level = inner
+    return found
+
+
+def _length_of(value: msgspec.Raw) -> int:
+    """Return how many values a packed array says that it has; 0 of anything else."""
+    part = memoryview(value)
+    if (first := part[0]) in _FIELDS:
+        return first - _FIELDS.start
+    return int.from_bytes(part[1 : 1 + _LONG_ARRAYS[first]], "big") if first in _LONG_ARRAYS else 0
+
+
 class FrameReader:
     """Takes the bytes of one reply as they come and returns whole frames, under caps.
 
     The bytes are hostile. Each cap is checked before memory is spent on what it bounds: all bytes of the reply, the length of a frame,
-    the number of frames, the bytes of text in them, the print output. One reader is for one reply and one thread.
+    the number of frames, the bytes of text in them, the values in arrays of tables, the print output. One reader is for one reply and one thread.
     """
 
-    def __init__(self, max_bytes: int, max_text_bytes: int = MAX_TEXT_BYTES, max_printed_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        max_bytes: int,
+        max_text_bytes: int = MAX_TEXT_BYTES,
+        max_printed_bytes: int = 0,
+        *,
+        of_document: bool = False,
+    ) -> None:
+        """`of_document`: the reply is about a document. Only such a one has tables, and it has nothing of what code leaves."""
+        self._decoder = _document_frames if of_document else _frames
+        self._levels = _LEVELS if of_document else 0
         self._max_bytes = max_bytes
         self._max_printed_bytes = max_printed_bytes
         self._text_room = max_text_bytes
@@ -603,11 +639,10 @@ class FrameReader:
         """Decode a frame, but measure its texts first: a text of one byte a character may take four in memory."""
         if not data or data[0] not in _FIELDS:
             raise Broken("no frame")
-        fields = [memoryview(field) for field in _fields.decode(data)]
-        self._text_room -= sum(len(field) for field in fields if field[0] not in _BYTES)
+        self._text_room -= _text_bytes(data, self._text_room, self._levels)
         if self._text_room < 0:
             raise OverflowError
-        frame: Frame = _frames.decode(data)
+        frame: Frame = self._decoder.decode(data)
         return frame
 
 

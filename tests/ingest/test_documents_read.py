@@ -6,12 +6,15 @@ import contextlib
 import io
 import json
 import sqlite3
+import time
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from byref import Engine, Policy, Session
+from byref.ingest import documents
+from byref_sandbox import Table
 
 FRAME = pd.DataFrame(
     {
@@ -114,6 +117,14 @@ def test_several_sheets_are_tables_by_name(session: Session) -> None:
     result = session.process(file.getvalue(), tool="get_book")
     assert {variable.name for variable in result.variables} == {"get_book", "Sales_of_May", "Costs"}
     assert session.run("len(Sales_of_May), len(Costs), list(get_book)").value == [1_500, 20, ["Sales_of_May", "Costs"]]
+
+
+def test_many_tables_of_one_name_are_named_in_linear_time() -> None:
+    tables = [Table(name, "", (), 1, b"[]") for name in ["a", "a_2", "a"] * 4_000]
+    started = time.process_time()
+    named = json.loads(documents._json(tables))
+    assert time.process_time() - started < 3
+    assert [*named][:6] == ["a", "a_2", "a_3", "a_4", "a_2_2", "a_5"] and len(named) == len(tables)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,8 @@ from jsonschema import Draft202012Validator
 from misfits import misfit, of
 
 from byref import ConfigurationError, Session
+from byref.references import schemas
+from byref.references.circles import check_circles
 from byref.references.schemas import compiled
 
 
@@ -43,6 +46,45 @@ def test_nothing_is_fetched(chat: Session) -> None:
 def test_what_is_no_schema_is_the_hosts_to_mend(chat: Session, schema: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="the schema of the target tool is"):
         chat.resolve({}, schema)
+
+
+@pytest.mark.parametrize("padding", [0, 2 << 20])
+def test_a_refusal_is_remembered(monkeypatch: pytest.MonkeyPatch, padding: int) -> None:
+    """Also of a schema that is too large to be kept."""
+    tried: list[dict[str, Any]] = []
+
+    def check(schema: dict[str, Any], in_time: Callable[[], None]) -> None:
+        tried.append(schema)
+        check_circles(schema, in_time)
+
+    monkeypatch.setattr(schemas, "check_circles", check)
+    refused = {"description": "x" * padding, "allOf": [{"$ref": "#"}]}
+    for _ in range(3):
+        with pytest.raises(ConfigurationError, match="applies itself to the same value again"):
+            compiled(refused)
+    assert len(tried) == 1
+    monkeypatch.setattr(schemas, "_REFUSED_SECONDS", 1e-9)
+    with pytest.raises(ConfigurationError, match="applies itself to the same value again"):
+        compiled(refused)
+    assert len(tried) == 2
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        *(f"http://json-schema.org/draft-{number}/schema#" for number in ("03", "04", "06", "07")),
+        *(f"https://json-schema.org/draft/{date}/schema" for date in ("2019-09", "2020-12")),
+    ],
+)
+def test_many_plain_properties_are_checked_in_time(draft: str) -> None:
+    plain: dict[str, Any] = {f"p{n}": {"type": "string", "description": f"field {n}"} for n in range(20_000)}
+    about = {"$schema": draft}
+    started = time.process_time()
+    compiled({**about, "properties": plain})
+    assert time.process_time() - started < 2
+    for wrong in ({"type": 5}, {"type": "string", "description": 5}):
+        with pytest.raises(ConfigurationError, match="is invalid: properties/wrong"):
+            compiled({**about, "properties": {**plain, "wrong": wrong}})
 
 
 def nested(keyword: str, levels: int) -> dict[str, Any]:

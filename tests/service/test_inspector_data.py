@@ -228,6 +228,61 @@ def test_data_is_for_those_who_may_see_it(local_house: House, tenant: str) -> No
     assert {one.status_code for one in look(local_house, sees, *hidden, service=redacting)} == {403, 404}
 
 
+CARD = "4111222233334444"
+
+
+def without_cards(text: str) -> str:
+    return re.sub(r"\b\d{16}\b", "[card number]", text)
+
+
+def test_a_search_is_of_what_is_seen(local_house: House, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a window around a match nor a cut line shows a part of a secret, and no pattern tells what is in it."""
+    lines = [
+        "z " * 246 + CARD + " " + "w " * 1_000,
+        "word " * 300 + CARD + " " + "x" * 100 + " needle " + "word " * 300,
+        *("other" for _ in range(300)),
+        f"{CARD} last needle",
+    ]
+    add(local_house, tenant, ("note", "\n".join(lines), "text/plain"))
+    service, token = app(local_house.engine, redact=without_cards), local_house.token(tenant, "inspect", "content")
+
+    def found(pattern: str, **query: object) -> str:
+        path = page("artifact", session="chat", artifact="note", grep=pattern, **query)
+        (answer,) = look(local_house, token, path, service=service)
+        return checked(answer).text
+
+    for pattern in ("needle", *(f"x{{{n}}} needle" for n in range(30, 60)), "w "):
+        told = found(pattern)
+        assert not any(CARD[at : at + 4] in told for at in range(0, 13, 4)), pattern
+    assert "> 303| [card number] last needle" in found("needle")
+    assert "[card number] last" in found(r"card number\] last")
+    for oracle in (r"\b41\d{14}\b", "4[1]11", r"\d{16}"):
+        assert "[card number]" not in found(oracle)
+    monkeypatch.setattr(views, "READ_BYTES", 4_000)
+    assert "Searched up to line 2 of 303." in found("nothing") and "From line 3 on" in found("nothing")
+    assert "last needle" in found("last n", start=303) and "Searched up to" not in found("last n", start=303)
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_rows_are_neither_sorted_nor_searched_where_content_is_redacted(
+    local_house: House, tenant: str, is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_large:
+        monkeypatch.setattr(views, "SMALL_BYTES", 0)
+    add(local_house, tenant, ("cards", [{"id": n, "card": str(int(CARD) + n)} for n in range(200)], None))
+    service, token = app(local_house.engine, redact=without_cards), local_house.token(tenant, "inspect", "content")
+    about = {"session": "chat", "artifact": "cards"}
+    paths = [
+        page("artifact", **about),
+        page("artifact", sort="card", **about),
+        page("artifact", containing="4", **about),
+    ]
+    table, *refused = look(local_house, token, *paths, service=service)
+    assert "[card number]" in checked(table).text and "sort=" not in table.text and "containing" not in table.text
+    assert [one.status_code for one in refused] == [403, 403]
+    assert all("it would tell what is hidden" in one.text for one in refused)
+
+
 def test_code_is_shown_with_what_it_called_and_left(house: House, tenant: str) -> None:
     def tax(country: str) -> float:
         return {"DE": 0.19}[country]

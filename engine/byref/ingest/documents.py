@@ -74,13 +74,12 @@ def read(scope: Scope, block: Block | Media) -> tuple[Block | None, str | None]:
 def _json(tables: list[Table]) -> bytes:
     if len(tables) == 1:
         return tables[0].records
-    members, taken = [], set[str]()
+    members, taken, counts = [], set[str](), dict[str, int]()
     for number, table in enumerate(tables, 1):
         name = stem = identifier(table.name) if table.name else f"table_{number}"
-        count = 1
         while name in taken:
-            count += 1
-            name = f"{stem}_{count}"
+            counts[stem] = counts.get(stem, 1) + 1
+            name = f"{stem}_{counts[stem]}"
         taken.add(name)
         members.append(json.dumps(name).encode() + b":" + table.records)
     return b"{" + b",\n".join(members) + b"}"

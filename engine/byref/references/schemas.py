@@ -24,6 +24,7 @@ from typing import Annotated, Any, Literal, Union, cast
 import attrs
 import msgspec
 import re2
+from blake3 import blake3
 from jsonschema import Draft3Validator, Draft4Validator, Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.validators import extend, validator_for
 from referencing import Registry
@@ -44,6 +45,8 @@ _PROBE_SECONDS = 0.2
 MOST_ERRORS = 20
 """Maximum errors that are collected to find the one that the model should read."""
 _CACHED_BYTES = 1 << 20
+_REFUSED_SECONDS = 600
+"""A refusal is remembered for at most so long."""
 _NAMED = 5
 
 _until: ContextVar[float] = ContextVar("_until")
@@ -141,7 +144,23 @@ def compiled(schema: Mapping[str, Any]) -> Schema:
         source = msgspec.json.encode(schema)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ConfigurationError(f"the schema of the target tool is no JSON: {error!s:.200}") from error
-    return _compiled(source) if len(source) <= _CACHED_BYTES else _compile(source)
+    refused = _refused(blake3(source).digest(), int(time.monotonic() // _REFUSED_SECONDS))
+    if refused:
+        raise ConfigurationError(refused[0])
+    try:
+        return _compiled(source) if len(source) <= _CACHED_BYTES else _compile(source)
+    except ConfigurationError as error:
+        refused.append(str(error))
+        raise
+
+
+@lru_cache(maxsize=1_000)
+def _refused(digest: bytes, period: int) -> list[str]:
+    """Return the list in which the refusal of a schema is remembered, so that a hostile one does not cost its time at every call.
+
+    Each period has another one: a schema that a busy machine did not check in time is tried again.
+    """
+    return []
 
 
 def _compile(source: bytes) -> Schema:
@@ -153,7 +172,7 @@ def _compile(source: bytes) -> Schema:
             check_levels(schema)
             base: Any = validator_for(schema, default=Draft202012Validator)
             form = _validator_of(validator_for(base.META_SCHEMA, default=base))
-            wrong = next(form(base.META_SCHEMA, format_checker=_FORMATS).iter_errors(schema), None)
+            wrong = next(form(base.META_SCHEMA, format_checker=_FORMATS).iter_errors(_without_plain(schema)), None)
             if wrong is None:
                 check_circles(schema, _in_time)
     except _OutOfTime:
@@ -168,6 +187,22 @@ def _compile(source: bytes) -> Schema:
 
 
 _compiled = lru_cache(maxsize=128)(_compile)
+
+
+def _without_plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """Leave out properties that are valid in every draft: to check thousands of them by the draft's own schema takes seconds."""
+    if not isinstance(properties := schema.get("properties"), dict):
+        return schema
+    return {**schema, "properties": {name: inner for name, inner in properties.items() if not _is_plain(inner)}}
+
+
+def _is_plain(schema: object) -> bool:
+    return (
+        isinstance(schema, dict)
+        and schema.keys() <= {"type", "title", "description"}
+        and all(isinstance(value, str) for value in schema.values())
+        and schema.get("type", "string") in _PLAIN
+    )
 
 
 # The types that msgspec checks in place of a schema. Every value of the type fits the schema, so an acceptance is always right
@@ -195,6 +230,7 @@ _BOUNDS: Mapping[str, Mapping[str, str]] = {
 }
 """msgspec's names of the bounds of each type."""
 _SCALARS: Mapping[str, Any] = {"string": str, "integer": int, "boolean": bool, "null": None, "number": int | float}
+_PLAIN = {*_SCALARS, "array", "object"}
 
 
 class _Leaf:

@@ -9,6 +9,8 @@ import threading
 import tokenize
 import warnings
 from collections.abc import Iterator
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Literal, overload
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
@@ -57,9 +59,10 @@ def strip_dollars(source: str) -> str:
         return source
     lines = [line + "\n" for line in source.split("\n")]
     lines[-1] = lines[-1][:-1]
-    for line, column in sorted(_dollars(lines), reverse=True):
-        text = lines[line]
-        lines[line] = text[:column] + text[column + 1 :]
+    for line, places in groupby(sorted(_dollars(lines)), itemgetter(0)):
+        # All of a line at once: a copy of it for each would be quadratic in a long one.
+        bounds = [-1, *(column for _, column in places), len(lines[line])]
+        lines[line] = "".join([lines[line][start + 1 : end] for start, end in pairwise(bounds)])
     return "".join(lines)
 
 

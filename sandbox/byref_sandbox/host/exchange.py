@@ -91,9 +91,12 @@ def reply_bytes(terms: wire.Terms) -> int:
     return terms.result_bytes + (1 + wire.PRINTED_COST) * terms.stdout_bytes + FRAMES_SLACK_BYTES
 
 
-def reader_of(terms: wire.Terms) -> wire.FrameReader:
-    """Return the reader for the reply of a run with these limits. It refuses a reply that is larger than they allow."""
-    return wire.FrameReader(reply_bytes(terms), terms.stdout_bytes + wire.MAX_TEXT_BYTES, terms.stdout_bytes)
+def reader_of(request: wire.Request) -> wire.FrameReader:
+    """Return the reader for the reply of a run. It refuses a reply that is larger than the run's limits allow."""
+    printed = request.terms.stdout_bytes
+    return wire.FrameReader(
+        reply_bytes(request.terms), printed + wire.MAX_TEXT_BYTES, printed, of_document=request.mode == "tables"
+    )
 
 
 def exchange(
@@ -162,7 +165,7 @@ class _Exchange:
         self._lacking = {index for index, payload in enumerate(request.payloads) if payload.inline is None}
         """Payloads that the zygote may still ask for. Each is sent only once."""
         self._run_seconds = request.terms.wall_seconds + request.terms.wait_seconds + wire.KILL_GRACE_SECONDS
-        self._reader = reader_of(request.terms)
+        self._reader = reader_of(request)
         self._answer = Answer()
         self._deadline = time.monotonic() + START_SECONDS
         self._has_hung_up = False

@@ -253,6 +253,7 @@ def tables_of(answer: Answer, limits: Limits, max_bytes: int) -> Tables:
     size = sum(len(table.records) for table in tables) + sum(len(member.data) for member in members)
     if (
         size > max_bytes
+        or len(answer.frames) > wire.MAX_DOCUMENT_FRAMES + 1  # the last one says that there is more
         or not all(map(_is_table, tables))
         or not {each.content_type for each in members} <= MEMBER_TYPES
     ):

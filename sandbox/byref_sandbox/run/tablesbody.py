@@ -20,9 +20,8 @@ from byref_sandbox.run.worker import (
     out_of_memory,
 )
 
-_MAX_FRAMES = 5_000
-_MAX_TEXT = wire.MAX_TEXT_BYTES // 4
-"""Characters of names, notes and reasons in one reply: each may take four bytes."""
+_MAX_TEXT = wire.MAX_TEXT_BYTES - (1 << 20)
+"""Bytes of names, cells around tables, notes and reasons in one reply, with room for what is said at its end."""
 _UNPACKED_SHARE = 4
 """The part of a run's memory that a document may unpack to: its tables are made beside that."""
 
@@ -41,8 +40,8 @@ def tables_body(request: wire.Request, data: bytes) -> Body:
         text = 0
         try:
             for frame in reading.read(data, content_type, name, room):
-                text += _text_of(frame)
-                if len(frames) >= _MAX_FRAMES or text > _MAX_TEXT:
+                text += wire.text_bytes(frame)
+                if len(frames) >= wire.MAX_DOCUMENT_FRAMES or text > _MAX_TEXT:
                     frames.append(wire.LeftOut("", "there is more in it than one reply can name"))
                     break
                 frames.append(frame)
@@ -63,11 +62,3 @@ def tables_body(request: wire.Request, data: bytes) -> Body:
         return [*frames, wire.Done()]
 
     return body
-
-
-def _text_of(frame: wire.Frame) -> int:
-    if isinstance(frame, wire.Table):
-        asides = sum(len(cell) for aside in (*frame.before, *frame.after) for cell in aside.cells)
-        columns = sum(len(column.name) + len(column.title) for column in frame.columns)
-        return len(frame.name) + len(frame.place) + asides + columns + sum(map(len, frame.notes))
-    return len(frame.place) + len(frame.reason) if isinstance(frame, wire.LeftOut) else 0

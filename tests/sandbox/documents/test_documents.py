@@ -644,6 +644,22 @@ def test_a_reply_of_a_parser_that_was_taken_over_is_refused(frame: wire.Frame) -
     assert found.error is not None and found.error.kind == "Crash" and not found.tables
 
 
+def test_more_tables_than_a_reader_sends_are_refused() -> None:
+    most = wire.MAX_DOCUMENT_FRAMES + 1
+    found = tables_of(Answer([HONEST] * most, wire.Done()), Limits(), 1 << 20)
+    assert found.error is None and len(found.tables) == most
+    found = tables_of(Answer([HONEST] * (most + 1), wire.Done()), Limits(), 1 << 20)
+    assert found.error is not None and found.error.kind == "Crash" and not found.tables
+
+
+def test_a_document_with_more_columns_than_a_reply_can_name_says_so(sandbox: Sandbox) -> None:
+    header = "".join(f"<th>column {n}</th>" for n in range(900))
+    page = f"<table><tr>{header}</tr><tr>{'<td>1</td>' * 900}</tr></table>" * 200
+    found = sandbox.tables(page.encode(), limits=Limits(wall_seconds=60, cpu_seconds=60))
+    assert found.error is None and 50 < len(found.tables) < 200
+    assert found.left_out[-1].reason == "there is more in it than one reply can name"
+
+
 def test_without_the_extra_the_reason_names_it(script: Callable[..., Any]) -> None:
     done = script(
         """

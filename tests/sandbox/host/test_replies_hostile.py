@@ -182,6 +182,62 @@ def test_the_caps_of_a_reply_are_exact() -> None:
         many.feed(frame)
 
 
+TABLE = [b"\x99\xa5table\xa0\xa0", b"\x90", b"\x00\xc4\x00", b"\x90", b"\x90", b"\x90"]
+MANY = b"\xdd" + (4_000_000).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(
+    ("field", "items"),
+    [
+        pytest.param(1, MANY + b"\x94\xa0\xa0\x00\xa0" * 4_000_000, id="columns"),
+        pytest.param(3, MANY + b"\x92\xa0\x90" * 4_000_000, id="rows before it"),
+        pytest.param(4, b"\x91\x92\xa0" + MANY + b"\xa1a" * 4_000_000, id="cells of one row"),
+        pytest.param(5, MANY + b"\xa1a" * 4_000_000, id="notes"),
+        pytest.param(5, b"\x91" * 900 + MANY + b"\xa1a" * 4_000_000, id="nested"),
+    ],
+)
+def test_values_are_counted_before_they_are_made(field: int, items: bytes) -> None:
+    body = b"".join([*TABLE[:field], items, *TABLE[field + 1 :]])
+    data = len(body).to_bytes(4, "big") + body
+    for of_document in (False, True):
+        tracemalloc.start()
+        try:
+            with pytest.raises((OverflowError, wire.Broken)):
+                wire.FrameReader(64 << 20, of_document=of_document).feed(data)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 2 * len(data)
+
+
+def test_values_are_counted_in_all_frames_together() -> None:
+    table = wire.Table("", "", [], 0, b"[]", [wire.Aside("", [""] * 100_000)], [], [])
+    reader = wire.FrameReader(64 << 20, of_document=True)
+    with pytest.raises(OverflowError):
+        for _ in range(20):
+            assert reader.feed(wire.pack(table)) == [table]
+
+
+def test_a_sender_counts_as_the_reader_does() -> None:
+    column = wire.Column("name", "integer", 3, "a title")
+    rows = [wire.Aside("row 1", ["ä", "", "b"] * 40), wire.Aside("row 2", [])]
+    table = wire.Table("t", "Sheet!A1", [column] * 20, 1, b"[\n{}\n]", rows, rows[:1], ["a note"])
+    for frame in (table, wire.Member("a", "text/csv", b"1,2"), wire.LeftOut("here", "no")):
+        size = wire.text_bytes(frame)
+        packed = wire.pack(frame)
+        assert wire.FrameReader(1 << 20, size, of_document=True).feed(packed) == [frame]
+        with pytest.raises(OverflowError):
+            wire.FrameReader(1 << 20, size - 1, of_document=True).feed(packed)
+
+
+def test_code_sends_no_tables() -> None:
+    for frame in (wire.Table("", "", [], 0, b"[]", [], [], []), wire.Member("", "", b""), wire.LeftOut("", "")):
+        with pytest.raises(wire.Broken):
+            wire.FrameReader(1_000).feed(wire.pack(frame))
+    with pytest.raises(wire.Broken):
+        wire.FrameReader(1_000, of_document=True).feed(wire.pack(wire.Kept("a", "json", b"1")))
+
+
 def test_msgspec_reads_no_objects() -> None:
     """The decoder's whole vocabulary is the frames: there is nothing in it that runs code."""
     with pytest.raises(msgspec.ValidationError):

@@ -174,5 +174,5 @@ def answer_of(reply: Answered, request: wire.Request) -> Answer:
         dump=reply.dump[: wire.MAX_DUMP_BYTES],
         wall_ms=reply.wall_ms,
     )
-    answer.take(reader_of(request.terms), reply.frames)
+    answer.take(reader_of(request), reply.frames)
     return answer

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, or_, select
 from byref.accounting.ledger import Entry
 from byref.artifacts import grep, store
 from byref.artifacts import variables as bound
+from byref.artifacts.lines import Payload
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
 from byref.db.tables import LedgerRow, TombstoneRow
@@ -162,6 +163,12 @@ def _view(look: Look, found: Artifact, path: Sequence[Any], shape: object) -> di
     if pattern := look.query.get("grep"):
         return {"view": "grep", "ways": ["lines"], "grep": pattern} | _grepped(look, found, pattern)
     first, sort, wanted = look.number("row", 0), look.query.get("sort"), look.query.get("containing", "")[:1_000]
+    if look.sight.redact is not None and (sort is not None or wanted):
+        raise Problem(
+            403,
+            "not-allowed",
+            "rows are neither searched nor sorted where content is redacted: it would tell what is hidden",
+        )
     can_parse, view = views.can_parse(found), look.query.get("view", "")
     by_range = None if found.payload.size < views.SMALL_BYTES else bigtables.table(found, path, shape)
     needs_all = by_range is None or view == "tree" or (view in ("", "table") and sort is not None)
@@ -197,18 +204,30 @@ def _by_range(
         page = found.containing(wanted, first) if wanted else found.page(first)
     is_lines = isinstance(found, bigtables.ByLines)
     return views.table_by_range(
-        look.sight, page, first, can_sort=can_parse, can_search=is_lines, can_jump=is_lines and not wanted
+        look.sight,
+        page,
+        first,
+        can_sort=can_parse and look.sight.has_bytes,
+        can_search=is_lines and look.sight.has_bytes,
+        can_jump=is_lines and not wanted,
     )
 
 
 def _grepped(look: Look, found: Artifact, pattern: str) -> dict[str, Any]:
-    start = min(max(1, look.number("start", 1)), max(1, found.payload.line_count))
+    total = found.payload.line_count
+    start = min(max(1, look.number("start", 1)), max(1, total))
+    searched: Payload = found.payload
+    if look.sight.redact is not None and total:
+        searched = views.redacted(look.sight, found, start, GREP_SECONDS)
     try:
         done = grep.search(
-            found.payload, pattern[:1_000], start=start, max_matches=100, deadline=GREP_SECONDS, context_lines=2
+            searched, pattern[:1_000], start=start, max_matches=100, deadline=GREP_SECONDS, context_lines=2
         )
         text = done.render(GREP_CHARS, context_lines=2, go_on=lambda line, _: f"the lines from {line:,} on").text
         goes_on = done.next_line
+        if goes_on is None and searched.line_count < total:
+            goes_on = searched.line_count + 1
+            text += f"\n\nSearched up to line {searched.line_count:,} of {total:,}."
     except ToolError as error:
         text, goes_on = str(error), None
     return {"found": look.sight.text(text, GREP_CHARS), "goes_on": goes_on, "start": start}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from byref.artifacts.lines import segments
 from byref.artifacts.store import Artifact
 from byref.service.inspector.bigtables import READ_BYTES, ROWS, Rows
-from byref.service.inspector.sight import Sight, Text
+from byref.service.inspector.sight import REDACTED_AHEAD, Sight, Text
 from byref_sandbox.values.data import at_path
 
 PARSED_BYTES = 16 << 20
@@ -89,6 +90,26 @@ class Lines:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """Some lines of a text as they are seen: a payload to be searched instead of the text."""
+
+    start: int
+    """The number of the first."""
+    line_count: int
+    """The number of the last; of the whole text, if these are its last ones."""
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return len(self.data)
+
+    def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
+        """Yield all lines."""
+        yield self.start, self.data
+
+
 def can_parse(artifact: Artifact) -> bool:
     """Tell whether an artifact is data that is small enough to be parsed."""
     if artifact.is_binary or artifact.size_bytes > PARSED_BYTES or artifact.payload.size > PARSED_BYTES:
@@ -119,7 +140,7 @@ def table(sight: Sight, found: list[Any], first: int, sort: str | None, descendi
         places = _sorted(found, places, sort, descending)
     following = first + ROWS if first + ROWS < len(places) else None
     page = Rows([(place, found[place]) for place in places[first : first + ROWS]], len(places), following)
-    return _page(sight, page, first, can_sort=True, can_search=True, can_jump=True)
+    return _page(sight, page, first, can_sort=sight.has_bytes, can_search=sight.has_bytes, can_jump=True)
 
 
 def table_by_range(sight: Sight, page: Rows, first: int, **what: bool) -> Table:
@@ -142,6 +163,22 @@ def lines(sight: Sight, artifact: Artifact, start: int) -> Lines:
         found.append((number, sight.text(line.decode("utf-8", "replace").removesuffix("\r"), LINES_CHARS)))
         last, is_whole = number, ends
     return Lines(found, last + 1 if last < total and is_whole and found else None, total)
+
+
+def redacted(sight: Sight, artifact: Artifact, start: int, seconds: float) -> Redacted:
+    """Return lines from `start` on as they are seen, as many as are read for a page and redacted in time.
+
+    Each is redacted before it is searched: a match in what is hidden would tell it, and a cut around a match might hide from
+    `Redact` that it is a secret.
+    """
+    until = time.monotonic() + seconds
+    found: list[str] = []
+    for _, line, ends in _read(artifact, start, READ_BYTES):
+        text = sight.name(line.decode("utf-8", "replace").removesuffix("\r")).replace("\n", " ")
+        found.append(text if ends else text[:-REDACTED_AHEAD])
+        if time.monotonic() > until:
+            break
+    return Redacted(start, start + len(found) - 1, "\n".join(found).encode("utf-8", "replace"))
 
 
 def difference(sight: Sight, before: Artifact, behind: Artifact) -> tuple[list[tuple[str, Text | None]], bool]:
