@@ -288,13 +288,14 @@ def _texts(values: list[Any]) -> pd.Series[Any]:
 
 
 def _of_texts(texts: Any, first: str) -> pd.Series[Any]:
-    made: pd.Series[Any]
-    zone = _zone(texts, first) if _DATE.match(first) else None
-    moments = _moments(texts, zone) if _DATE.match(first) else None
-    made = (texts if moments is None else moments).to_pandas(use_threads=False)
-    return (
-        made if moments is None or zone in (None, _UTC) else made.dt.tz_convert(zone)
-    )  # pandas' own form of an offset
+    zone = moments = None
+    if _DATE.match(first):
+        zone = _zone(texts, first)
+        moments = _moments(texts, zone)
+    made: pd.Series[Any] = (texts if moments is None else moments).to_pandas(use_threads=False)
+    if moments is not None and zone not in (None, _UTC):
+        made = made.dt.tz_convert(zone)  # pandas' own form of an offset, whatever the version of Arrow
+    return made
 
 
 def _moments(texts: Any, zone: str | None) -> Any:
