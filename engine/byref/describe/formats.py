@@ -44,7 +44,11 @@ _TIME: Final = re.compile(
     r"|(?:[A-Z][a-z]{2}, )?00? [A-Z][a-z]{2} 0000 00:00:00 (?:GMT|UTC|[+-]0000)"
 )
 """A template of any date or time."""
-_OFFSET: Final = re.compile(r":[0-9.,]+ ?([+-][0-9]{2}(?::?[0-9]{2})?)$")
+_OFFSET: Final = re.compile(r":[0-9.,]+ ?[+-]00(?::?00)?$")
+"""The end of a template of a time with an offset from UTC."""
+_AT_THE_END: Final = re.compile(r"[+-][0-9]{2}(?::?[0-9]{2})?$")
+_OFFSET_CHARS: Final = 6
+_DAY_CHARS: Final = 10
 _MONTH_AND_DAY: Final = re.compile(r"(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])")
 _GROUPED: Final = re.compile(r"[^0-9]*[0-9]{1,3}(?:,[0-9]{3})*(?:\.[0-9]+)?[^0-9,]*|[^,]*")
 _SECONDS: Final = (8e8, 4.2e9)
@@ -177,7 +181,8 @@ def _offsets(texts: Sequence[str], templates: Counter[str]) -> str:
     """Return the offsets from UTC in words: where there are several, the columns of a table have all times in UTC."""
     if not any(map(_OFFSET.search, templates)):
         return ""
-    found = sorted({match[1] if (match := _OFFSET.search(text)) else "Z" for text in texts})
+    ends = {text[-_OFFSET_CHARS:] for text in texts if len(text) > _DAY_CHARS}  # few, where there are a million times
+    found = sorted({match[0] if (match := _AT_THE_END.search(end)) else "Z" for end in ends})
     if len(found) == 1:
         return f", {found[0]}"
     return f", {' or '.join(found) if len(found) <= _UNITS else f'{len(found)} offsets'}: UTC in tables"
