@@ -323,6 +323,35 @@ def test_code_is_shown_with_what_it_called_and_left(house: House, tenant: str) -
     assert "said" not in checked(blind).text.replace("is said", "") and "kept = " not in blind.text
 
 
+def test_a_big_table_that_code_left_is_a_table(house: House, tenant: str) -> None:
+    async def work() -> None:
+        session = await house.engine.session("chat", tenant=tenant)
+        made = await session.run(
+            "import pandas as pd\n"
+            "big = pd.DataFrame({'n': range(120_000), 'half': [n / 2 for n in range(120_000)], 'when': pd.Timestamp('2024-01-03')})"
+        )
+        assert made.error is None
+
+    house.loop.run_until_complete(work())
+    token = house.token(tenant, "inspect", "content")
+    about = {"session": "chat", "variable": "big"}
+    first, lines, listed = look(
+        house,
+        token,
+        page("artifact", **about),
+        page("artifact", view="lines", **about),
+        page("artifacts", session="chat"),
+    )
+    assert cells(first.text)[3] == ["3", "3", "1.5", "2024-01-03T00:00:00"]
+    assert "of 120,000" in checked(first).text
+    assert "2024-01-03T00:00:00" in checked(lines).text
+    download = re.search(r'href="([^"]*download[^"]*)"', first.text)
+    assert download is not None
+    (stored,) = look(house, token, download[1].replace("&amp;", "&"))
+    assert json.loads(stored.content)[3]["half"] == 1.5 and stored.headers["content-type"] == "application/json"
+    assert checked(listed)
+
+
 def test_what_became_of_names_is_shown(house: House, tenant: str) -> None:
     async def work() -> None:
         session = await house.engine.session("chat", tenant=tenant)

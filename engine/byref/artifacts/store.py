@@ -129,8 +129,8 @@ class Artifact:
             raise ToolError(f"{self.preview} ({self.id}) cannot be handed on: {error}") from None
         of_stored = stored.blob_id, stored.key, stored.store, len(data), line_count(data), stored.source, stored.used
         payload = Converted(*of_stored, data=data)
-        digest = blake3(data).digest()
-        return replace(self, kind="json", content_type="application/json", payload=payload, digest=digest)
+        of_json = replace(self, kind="json", content_type="application/json", size_bytes=len(data))
+        return replace(of_json, payload=payload, digest=blake3(data).digest())
 
     def use(self) -> None:
         """Postpone the expiry, as each reading of the bytes does."""

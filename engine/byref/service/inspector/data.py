@@ -95,9 +95,13 @@ def artifact(look: Look) -> Page:
         "ways": [],
         "grep": None,
         "is_picture": picture_type(found) is not None,
+        "not_shown": None,
     }
     if look.sight.has_content:
-        values |= _view(look, found, path, values["shape"])
+        try:
+            values |= _view(look, found.readable, path, values["shape"])
+        except ToolError as error:
+            values["not_shown"] = str(error)
     return Page("artifact", values)
 
 
@@ -106,6 +110,7 @@ def diff(look: Look) -> Page:
     before, behind = _artifact(look), _artifact(look, "with")
     if not look.sight.has_content:
         raise Problem(403, "not-allowed", "what is in data needs the right 'content'")
+    before, behind = before.readable, behind.readable
     for one in (before, behind):
         if one.is_binary:
             raise Problem(422, "not-a-text", f"{one.id} is {one.content_type}, which has no lines")
@@ -128,7 +133,7 @@ def download(look: Look) -> Artifact:
     found = _artifact(look)
     if not look.sight.has_bytes:
         raise Problem(403, "not-allowed", "data as it is stored needs the right 'content', where nothing is redacted")
-    return found
+    return found.readable
 
 
 def picture_type(artifact: Artifact) -> str | None:
