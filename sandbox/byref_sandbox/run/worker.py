@@ -37,6 +37,8 @@ _RESERVE_BYTES: Final = 8 << 20
 """Address space that is given back for a reply, so that a failure can be reported when memory has run out."""
 _RESERVES: Final = 2
 """One for the report that knows the line, and one for the report without it, if even that finds no memory."""
+_PIPE_BYTES: Final = 64 << 10
+"""What a pipe holds, as Linux makes it."""
 _OWN_DEPTH: Final = 30
 """Calls of the worker itself that are below the first call of the code; they do not count against its limit."""
 _LEVELS: Final = 700
@@ -151,34 +153,59 @@ def execute(
     By the descriptor `line` the run calls functions of the host, if it may; `pauses` counts how long it waits for them.
     """
     try:
-        stdout = Captured(terms.stdout_bytes, reply)
-        stderr = Captured(min(terms.stdout_bytes, MAX_STDERR_BYTES))
-        usage = _Usage()
-        try:
-            keep = (reply,) if line is None else (reply, line)
-            frames = _guarded(terms, prepare, jail, keep, parent, stdout, stderr, pauses)
-            disarm()
-        except Expired as error:  # the timer fired while the code's objects were being freed
-            disarm()
-            frames = [error_frame(error.failure)]
-        try:
-            _send(reply, frames, stdout, stderr, usage)
-        except MemoryError as error:
-            disarm()
-            _send(reply, [error_frame(failure_of(error, terms))], stdout, stderr, usage)
+        _do(terms, prepare, jail.enter, reply, line, parent, pauses)
     finally:
         os._exit(0)
 
 
-def rehearse(terms: wire.Terms) -> None:
-    """Do without effect what `execute` does around a run's code."""
-    _leave_streams()
-    Captured(terms.stdout_bytes).write(" ")
-    _arm(terms, Pauses(terms.wait_seconds))
+def rehearse(
+    terms: wire.Terms,
+    prepare: Prepare,
+    jail: Jail,
+    *,
+    reply: int,
+    line: int | None = None,
+    parent: int,
+    pauses: Pauses,
+) -> None:
+    """Do what `execute` does, for code that is harmless, and neither enter the jail nor end this process.
+
+    What it leaves is memory that `execute` then need not copy from the zygote, page by page.
+    """
+    _do(terms, prepare, jail.rehearse, reply, line, parent, pauses)
     for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):
         signal.setitimer(timer, 0)
-    disarm()
-    _Usage().peak_bytes()
+    for number in _LAST_SIGNALS:
+        faulthandler.unregister(number)
+    gc.disable()
+    while _reserved:
+        _reserved.pop().close()
+
+
+def _do(
+    terms: wire.Terms,
+    prepare: Prepare,
+    enter: Callable[[Terms], None],
+    reply: int,
+    line: int | None,
+    parent: int,
+    pauses: Pauses,
+) -> None:
+    stdout = Captured(terms.stdout_bytes, reply)
+    stderr = Captured(min(terms.stdout_bytes, MAX_STDERR_BYTES))
+    usage = _Usage()
+    try:
+        keep = (reply,) if line is None else (reply, line)
+        frames = _guarded(terms, prepare, enter, keep, parent, stdout, stderr, pauses)
+        disarm()
+    except Expired as error:  # the timer fired while the code's objects were being freed
+        disarm()
+        frames = [error_frame(error.failure)]
+    try:
+        _send(reply, frames, stdout, stderr, usage)
+    except MemoryError as error:
+        disarm()
+        _send(reply, [error_frame(failure_of(error, terms))], stdout, stderr, usage)
 
 
 def refuse(reply: int, failure: Failure) -> NoReturn:
@@ -190,7 +217,7 @@ def refuse(reply: int, failure: Failure) -> NoReturn:
 def _guarded(
     terms: wire.Terms,
     prepare: Prepare,
-    jail: Jail,
+    enter: Callable[[Terms], None],
     keep: tuple[int, ...],
     parent: int,
     stdout: Captured,
@@ -206,7 +233,7 @@ def _guarded(
         sys.setrecursionlimit(terms.recursion_depth + _OWN_DEPTH)
         _arm(terms, pauses)
         _say_where(keep[0])
-        jail.enter(
+        enter(
             Terms(
                 keep=keep,
                 address_space=address_space() + terms.memory_bytes,
@@ -333,10 +360,11 @@ class _Usage:
 
     def __init__(self) -> None:
         self._resident = resident()
-        self._cpu_seconds = time.process_time()
+        self._cpu_seconds = time.thread_time()
 
     def cpu_ms(self) -> float:
-        return round((time.process_time() - self._cpu_seconds) * 1000, 3)
+        # Of the one thread: while a timer of the process runs, Linux counts the process's own time in ticks.
+        return round((time.thread_time() - self._cpu_seconds) * 1000, 3)
 
     def peak_bytes(self) -> int:
         return max(0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - self._resident)
@@ -357,5 +385,13 @@ def _send(reply: int, frames: list[wire.Frame], stdout: Captured, stderr: Captur
         cpu_ms=usage.cpu_ms(),
         peak_bytes=usage.peak_bytes(),
     )
+    # What fits into the pipe goes in one write: the first one wakes the host, which may take this process's processor.
+    pending = bytearray()
     for frame in (*frames, done):
-        wire.write_all(reply, wire.pack(frame))
+        packed = wire.pack(frame)
+        if len(pending) + len(packed) > _PIPE_BYTES:
+            wire.write_all(reply, pending)
+            pending = packed
+        else:
+            pending += packed
+    wire.write_all(reply, pending)

@@ -12,13 +12,13 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 import msgspec
 
 from byref_sandbox import wire
-from byref_sandbox.jail.jail import Jail, address_space
+from byref_sandbox.jail.jail import Jail
 from byref_sandbox.jail.libc import name_process
 from byref_sandbox.language import clock
 from byref_sandbox.outcome import Failure
@@ -86,43 +86,47 @@ class Runs:
         chance.seed(None)
         self._is_seeded = True
         yield
-        worker.rehearse(_TERMS)
-        yield
         self._rehearse(_ANYTHING)
         if self._store is not None and self._store.has_big_tables:
             yield
             self._rehearse(_OVER_TABLES)
 
     def _rehearse(self, source: str) -> None:
-        body = self._prepare(_REQUESTS.decode(msgspec.msgpack.encode(_request(source))), {}, None)
-        for frame in body(worker.Captured(_TERMS.stdout_bytes)):
-            wire.pack(frame)
-        address_space()
+        reader, reply = os.pipe()
+        body = wire.memory_file([msgspec.msgpack.encode(_request(source))])
+        self._execute(worker.rehearse, os.getppid(), reply, body, {})
+        for descriptor in (reader, reply, body):
+            os.close(descriptor)
 
     def run(self, parent: int, reply: int, body: int, files: Mapping[int, int]) -> NoReturn:
         """In a process of its own: do one run, from its request to its end. `files` are memfds of payloads, by index."""
         try:
             _be_no_zygote("byref:run")
-            heap.use_for_run()
-            try:
-                request = read_request(body)
-            except msgspec.DecodeError as error:
-                worker.refuse(reply, Failure("ValueError", f"the request could not be read: {error}"))
-            if request.seed is not None or not self._is_seeded:
-                chance.seed(request.seed)
-            terms = request.terms
-            if request.mode == "jq":
-                terms = jqbody.with_data(terms, sum(os.fstat(file).st_size for file in files.values()))
-            payloads = dict(files)
-            calls = payloads.pop(wire.CALLS, None)
-            pauses = worker.Pauses(terms.wait_seconds)
-            line = None if calls is None else Calls(calls, terms.result_bytes, pauses)
-            prepare = functools.partial(self._prepare, request, payloads, line)
-            jail = self._jail.less(request.without)
-            end = None if line is None else line.descriptor
-            worker.execute(terms, prepare, jail, reply=reply, line=end, parent=parent, pauses=pauses)
+            self._execute(worker.execute, parent, reply, body, files)
         finally:
             os._exit(1)
+
+    def _execute(
+        self, execute: Callable[..., None], parent: int, reply: int, body: int, files: Mapping[int, int]
+    ) -> None:
+        heap.use_for_run()
+        try:
+            request = read_request(body)
+        except msgspec.DecodeError as error:
+            worker.refuse(reply, Failure("ValueError", f"the request could not be read: {error}"))
+        if request.seed is not None or not self._is_seeded:
+            chance.seed(request.seed)
+        terms = request.terms
+        if request.mode == "jq":
+            terms = jqbody.with_data(terms, sum(os.fstat(file).st_size for file in files.values()))
+        payloads = dict(files)
+        calls = payloads.pop(wire.CALLS, None)
+        pauses = worker.Pauses(terms.wait_seconds)
+        line = None if calls is None else Calls(calls, terms.result_bytes, pauses)
+        prepare = functools.partial(self._prepare, request, payloads, line)
+        jail = self._jail.less(request.without)
+        end = None if line is None else line.descriptor
+        execute(terms, prepare, jail, reply=reply, line=end, parent=parent, pauses=pauses)
 
     def _prepare(self, request: wire.Request, files: Mapping[int, int], line: Calls | None) -> worker.Body:
         if request.mode == "jq":
