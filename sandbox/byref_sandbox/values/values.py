@@ -32,7 +32,9 @@ _LINES_AT_ONCE: Final = 1_000
 _MOST_NUMBERS: Final = 1_000_000
 """Numbers of a range that is data. A longer one takes no memory by itself."""
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
-_HOLDERS: Final = (dict, list, tuple)
+_HOLDERS: Final[tuple[Any, ...]] = (dict, list, tuple)
+_MANY_LEVELS: Final = 40
+"""Levels of nesting of which few data have as many, and below which it is asked whether a value contains itself."""
 
 
 _Place = tuple["_Place", object] | None
@@ -114,14 +116,17 @@ def to_json(value: object) -> bytes:
     Dates are ISO strings, NaN and infinities null, sets and arrays lists, bytes base64, keys strings, Decimals strings,
     complex numbers strings. Of keys with the same text the later ones are numbered.
     """
+    has_twins = _has_twin_keys(value)  # asked first: what contains itself would be written as deep as the stack allows
     try:
-        encoded = bytearray()
-        _encoder.encode_into(as_written(value), encoded)  # where memory runs out, `encode` crashes: msgspec 0.22
-        if not _has_twin_keys(value):
+        if not has_twins:
+            encoded = bytearray()
+            _encoder.encode_into(as_written(value), encoded)  # where memory runs out, `encode` crashes: msgspec 0.22
             return bytes(encoded)
     except msgspec.EncodeError as error:  # of a value of more than 4 GiB
         raise NotData(str(error)) from None
-    except (TypeError, ValueError, RecursionError):
+    except RecursionError:
+        raise NotData(TOO_DEEP) from None
+    except (TypeError, ValueError):
         pass  # keys that are no strings, lone surrogates, or no data at all
     try:
         return json.dumps(_plain_deep(value), separators=(",", ":"), allow_nan=False).encode()
@@ -363,9 +368,16 @@ def _plain_deep(value: object) -> object:
 
 
 def _has_twin_keys(value: object) -> bool:
-    """Whether a dict in a value, or in the dicts, lists and tuples of it, has keys that are the same text in JSON: 1 and "1"."""
+    """Whether a dict in a value, or in the dicts, lists and tuples of it, has keys that are the same text in JSON: 1 and "1".
+
+    Raises NotData if one of them contains itself.
+    """
     level: list[Any] = [value] if issubclass(type(value), _HOLDERS) else []
-    while level:
+    for depth in itertools.count():
+        if not level:
+            break
+        if depth == _MANY_LEVELS and _contains_itself(value):
+            raise NotData(TOO_DEEP)
         dicts, lists, tuples = ([one for one in level if issubclass(type(one), kind)] for kind in _HOLDERS)
         keys = itertools.chain.from_iterable(map(dict.__iter__, dicts))
         if not {str} >= set(map(type, keys)) and any(map(_is_twinned, dicts)):
@@ -373,6 +385,27 @@ def _has_twin_keys(value: object) -> bool:
         held = itertools.chain(map(dict.values, dicts), map(list.__iter__, lists), map(tuple.__iter__, tuples))
         members = itertools.chain.from_iterable(held)
         level = [one for one in members if type(one) not in _SCALARS and issubclass(type(one), _HOLDERS)]
+    return False
+
+
+def _contains_itself(value: object) -> bool:
+    """Whether a dict, list or tuple is among its own members, however deep. Each is looked at once."""
+    above: set[int] = set()
+    done: set[int] = set()
+    left: list[tuple[Any, bool]] = [(value, False)]
+    while left:
+        one, is_left = left.pop()
+        if is_left:
+            above.discard(id(one))
+            done.add(id(one))
+        elif id(one) in above:
+            return True
+        elif id(one) not in done:
+            above.add(id(one))
+            left.append((one, True))
+            kind = next(kind for kind in _HOLDERS if issubclass(type(one), kind))
+            members = dict.values(one) if kind is dict else kind.__iter__(one)
+            left += [(member, False) for member in members if issubclass(type(member), _HOLDERS)]
     return False
 
 

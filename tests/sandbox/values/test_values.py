@@ -8,7 +8,9 @@ import datetime
 import decimal
 import enum
 import json
+import tracemalloc
 import uuid
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -155,6 +157,20 @@ def deep() -> list[object]:
 def test_what_is_no_data_says_so(value: object, words: str) -> None:
     with pytest.raises(values.NotData, match=words):
         values.to_json(value)
+
+
+@pytest.mark.parametrize("beside", [list, tuple, lambda rows: {"rows": rows}])
+def test_what_contains_itself_is_looked_at_once(beside: Callable[[object], object]) -> None:
+    """Otherwise its rows would be written once for each level that the stack allows."""
+    tree: dict[str, object] = {"rows": [[n, "text"] for n in range(2_000)]}
+    tree["child"] = beside([{"parent": tree}])
+    tracemalloc.start()
+    try:
+        with pytest.raises(values.NotData, match="contains itself"):
+            values.to_json(tree)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_frames_are_records() -> None:
