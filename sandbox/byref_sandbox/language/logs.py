@@ -7,7 +7,7 @@ import logging
 import posixpath
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from byref_sandbox.language.files import Files, text_of
@@ -132,22 +132,47 @@ class NullHandler(Handler):
 class Logger(_Filtered):
     """Gives records at or above its level to handlers; prints them where there are none, in logging's default format or that of basicConfig()."""
 
-    def __init__(self, name: str, settings: dict[str, Any], root: Logger | None) -> None:
+    def __init__(self, name: str, settings: dict[str, Any]) -> None:
         super().__init__()
         self.name = name
         self.handlers: list[Any] = []
         self.propagate = True
         self.disabled = False
-        self.parent = root
         self._settings = settings
 
     def __setattr__(self, name: str, value: object) -> None:
         # An object of the code's would answer when the session's settings are compared.
         super().__setattr__(name, bool(value) if name in ("propagate", "disabled") else value)
 
+    @property
+    def parent(self) -> Logger | None:
+        """The nearest logger above, by the dots in the name; above all others is the root, which has none."""
+        root: Logger = self._settings["root"]
+        name = self.name
+        while name := name.rpartition(".")[0]:
+            if name in self._settings["loggers"]:
+                return cast(Logger, self._settings["loggers"][name])
+        return None if self is root else root
+
+    def _upwards(self) -> Iterator[Logger]:
+        """Yield this logger and all above it."""
+        logger: Logger | None = self
+        while logger is not None:
+            yield logger
+            logger = logger.parent
+
+    def _all_handlers(self) -> list[Any]:
+        """Return the handlers that records are given to."""
+        found: list[Any] = []
+        for logger in self._upwards():
+            found += logger.handlers
+            if not logger.propagate:
+                break
+        return found
+
     def getEffectiveLevel(self) -> int:  # noqa: N802
-        """Return the level that counts: the root's where none was set."""
-        return self.level or (self.parent.level if self.parent is not None else 0) or int(self._settings["level"])
+        """Return the level that counts: that of the nearest logger that has one, from here upwards."""
+        return next((logger.level for logger in self._upwards() if logger.level), int(self._settings["level"]))
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802
         """Whether a record of this level is written."""
@@ -165,8 +190,8 @@ class Logger(_Filtered):
         self.handlers = [each for each in self.handlers if each is not hdlr]
 
     def hasHandlers(self) -> bool:  # noqa: N802
-        """Whether this logger or the root has handlers."""
-        return bool(self.handlers or (self.parent is not None and self.parent.handlers))
+        """Whether this logger, or one above it that it gives records to, has handlers."""
+        return bool(self._all_handlers())
 
     def getChild(self, suffix: str) -> Logger:  # noqa: N802
         """Return a logger below this one."""
@@ -191,10 +216,10 @@ class Logger(_Filtered):
 
     def handle(self, record: logging.LogRecord) -> None:
         """Give a record to the handlers."""
-        found = [*self.handlers, *(self.parent.handlers if self.propagate and self.parent is not None else ())]
+        found = self._all_handlers()
         for handler in found:
             handler.handle(record)
-        if not found:
+        if not found and (self.propagate or record.levelno >= logging.WARNING):
             print(
                 Formatter(self._settings["format"], self._settings["datefmt"], self._settings["style"]).format(record)
             )
@@ -225,7 +250,7 @@ class Logging:
         """Return the settings, and the attributes of the root and of loggers that have any of their own, by name."""
         plain = {name: self._settings[name] for name in self._PLAIN}
         loggers = {"root": self._root, **self._settings["loggers"]}
-        fresh = vars(Logger("", {}, None))
+        fresh = vars(Logger("", {}))
         found = {
             name: own
             for name, one in loggers.items()
@@ -306,7 +331,7 @@ def logging_names(files: Files, accepts: Accepts) -> dict[str, object]:
         "style": "%",
         "disabled": -1,
     }
-    root = Logger("root", settings, None)
+    root = Logger("root", settings)
     loggers: dict[str, Logger] = {}
     streams = _stream_handlers(files, accepts)
 
@@ -328,12 +353,12 @@ def logging_names(files: Files, accepts: Accepts) -> dict[str, object]:
             root.addHandler(handler)
 
     def get_logger(name: str | None = None) -> Logger:
-        return loggers.setdefault(name, Logger(str(name), settings, root)) if name and name != "root" else root
+        return loggers.setdefault(name, Logger(str(name), settings)) if name and name != "root" else root
 
     def disable(level: int | str = logging.CRITICAL) -> None:
         settings["disabled"] = _level(level)
 
-    settings |= {"get": get_logger, "loggers": loggers}
+    settings |= {"get": get_logger, "root": root, "loggers": loggers}
     methods = ("debug", "info", "warning", "warn", "error", "critical", "fatal", "exception", "log")
     return {
         **LEVELS,
