@@ -177,6 +177,11 @@ def rehearse(
         signal.setitimer(timer, 0)
     for number in _LAST_SIGNALS:
         faulthandler.unregister(number)
+    for name in (
+        "stdout",
+        "stderr",
+    ):  # what is printed before a run is in its place would go to a descriptor of this reply's number
+        setattr(sys, name, None)
     gc.disable()
     while _reserved:
         _reserved.pop().close()
