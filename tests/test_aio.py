@@ -235,6 +235,36 @@ class TestTheEngine:
         asyncio.run(work())
         assert not [thread for thread in {*threading.enumerate()} - before if thread.name.startswith("byref_")]
 
+    def test_what_waits_for_others_keeps_nobody_waiting(self, shared_url: str, sandbox: Sandbox) -> None:
+        """Neither slow senders of outputs nor code that waits for functions of the host hold the threads of other calls."""
+
+        async def work() -> None:
+            gate = asyncio.Event()
+
+            async def ask() -> int:
+                await gate.wait()
+                return 1
+
+            async def sent() -> AsyncIterator[str]:
+                yield "a,b\n"
+                await gate.wait()
+                yield "1,2\n"
+
+            async with opened(shared_url, sandbox, workers=2) as engine:
+                sessions = [await engine.session(f"slow {number}", functions=[ask]) for number in range(3)]
+                slow = [asyncio.create_task(one.process(sent(), tool="sent")) for one in sessions]
+                slow += [asyncio.create_task(one.run("ask()")) for one in sessions]
+                await asyncio.sleep(0.2)
+                other = await asyncio.wait_for(engine.session("other"), 20)
+                shown = await asyncio.wait_for(other.process("short", tool="t"), 20)
+                assert shown.content == "short" and not any(task.done() for task in slow)
+                gate.set()
+                done = await asyncio.gather(*slow)
+                assert [one.content for one in done[:3]] == ["a,b\n1,2\n"] * 3
+                assert [one.value for one in done[3:]] == [1] * 3
+
+        asyncio.run(work())
+
     @pytest.mark.parametrize("workers", [0, -1, 1.5, "4", True])
     def test_workers_is_a_positive_number(self, workers: Any) -> None:
         with pytest.raises(ConfigurationError, match="workers="):
@@ -345,7 +375,7 @@ class TestCancelling:
             async with opened(sqlite_url, sandbox, workers=1) as engine:
                 session = await engine.session("s")
                 running = asyncio.create_task(session.run("sum(i * i for i in range(5_000_000))"))
-                waiting = asyncio.create_task(session.process("never", tool="t"))
+                waiting = asyncio.create_task(session.call("code_interpreter", {"code": "1"}))
                 await asyncio.sleep(0.05)
                 waiting.cancel()
                 await running

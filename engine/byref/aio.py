@@ -57,15 +57,24 @@ JOINED_WORKERS = 256
 """Threads for calls that join a host's transaction, kept apart from `workers`: such a call may wait for a lock that only the next
 call of another transaction releases, and must not occupy the thread which that call needs. The number of the host's connections
 bounds the number of these calls."""
+STREAM_WORKERS = 256
+"""Threads for outputs that an asynchronous iterator gives in pieces: such a call waits for whoever sends them, and must not occupy a
+thread that others need."""
 CLOSE_SECONDS = 60.0
 """Seconds that `close` waits for running calls: more than the longest run of code and the longest wait for a lock."""
+
+
+_Kind = Literal["short", "run", "stream", "joined"]
+"""What a call waits for, which decides whose threads it takes: for the database alone, for a tool or code, for the pieces of an output, or
+for a host's transaction."""
 
 
 class AsyncEngine:
     """An `Engine` whose methods are awaited; safe to share between tasks, event loops and threads.
 
     The arguments are those of `Engine`, and `workers`: the number of threads for calls (default as for Python's own executors: the
-    number of cores plus 4, at most 32). `async with`, `open` or the first call opens the engine, and raises what `Engine` raises.
+    number of cores plus 4, at most 32), and of as many more for tools that the model calls and code that runs, which may wait long.
+    `async with`, `open` or the first call opens the engine, and raises what `Engine` raises.
     Every method is awaited, even `owns` and `tools` of a session.
     """
 
@@ -249,15 +258,19 @@ class AsyncEngine:
         """Make the locks and executors; a forked child makes new ones, because it has none of its parent's threads."""
         self._opening = threading.Lock()
         self._submitting = threading.Lock()
-        self._own = ThreadPoolExecutor(self._workers, "byref")
-        self._joined = ThreadPoolExecutor(JOINED_WORKERS, "byref-joined")
+        self._executors: dict[_Kind, ThreadPoolExecutor] = {
+            "short": ThreadPoolExecutor(self._workers, "byref"),
+            "run": ThreadPoolExecutor(self._workers, "byref-run"),
+            "stream": ThreadPoolExecutor(STREAM_WORKERS, "byref-stream"),
+            "joined": ThreadPoolExecutor(JOINED_WORKERS, "byref-joined"),
+        }
         self._running: set[Future[Any]] = set()
 
     def _end(self) -> None:
         running = wait(list(self._running), CLOSE_SECONDS).not_done
         if running:
             logger.warning("%d calls are still running after %d seconds; closing", len(running), CLOSE_SECONDS)
-        for executor in (self._own, self._joined):
+        for executor in self._executors.values():
             executor.shutdown(wait=not running, cancel_futures=True)
         with self._opening:
             if self._engine is not None:
@@ -275,18 +288,18 @@ class AsyncEngine:
             raise ConfigurationError("the engine is not open yet: use `async with` or `await engine.open()`")
         return self._engine
 
-    async def _call(self, host: EventLoopHost | None, work: Callable[[], T]) -> T:
+    async def _call(self, host: EventLoopHost | None, work: Callable[[], T], kind: _Kind = "short") -> T:
         """Run work on a thread of the engine, in the caller's context variables, and wait for it."""
         if host is not None:
-            return await host.call(partial(self._submit, self._joined), work)
-        return await asyncio.wrap_future(self._submit(self._own, work))
+            return await host.call(partial(self._submit, "joined"), work)
+        return await asyncio.wrap_future(self._submit(kind, work))
 
-    def _submit(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> Future[T]:
+    def _submit(self, kind: _Kind, work: Callable[[], T]) -> Future[T]:
         # The lock makes `close` wait for every call: a call is either refused or among those that `close` waits for.
         with self._submitting:
             if self._is_closed:
                 raise ConfigurationError("the engine is closed")
-            future: Future[T] = executor.submit(copy_context().run, work)
+            future: Future[T] = self._executors[kind].submit(copy_context().run, work)
             self._running.add(future)
         future.add_done_callback(self._running.discard)
         return future
@@ -295,7 +308,7 @@ class AsyncEngine:
 class AsyncSession:
     """A `Session` whose methods are awaited; made by `AsyncEngine.session`."""
 
-    def __init__(self, session: Session, call: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
+    def __init__(self, session: Session, call: Callable[[Callable[[], Any], _Kind], Awaitable[Any]]) -> None:
         self._session = session
         self._call = call
 
@@ -366,11 +379,11 @@ class AsyncSession:
         self, name: str, arguments: Mapping[str, Any] | str | None, *, call_id: str | None = None
     ) -> ToolReply:
         """As `Session.call`."""
-        return await self._run(self._session.call, name, arguments, call_id=call_id)
+        return await self._run_long(self._session.call, name, arguments, call_id=call_id)
 
     async def resume(self, call_id: str, decisions: Mapping[str, bool | Mapping[str, Any]]) -> ToolReply:
         """As `Session.resume`."""
-        return await self._run(self._session.resume, call_id, decisions)
+        return await self._run_long(self._session.resume, call_id, decisions)
 
     async def pending(self, call_id: str | None = None) -> list[Pending]:
         """As `Session.pending`."""
@@ -384,7 +397,7 @@ class AsyncSession:
             outcome.value  # noqa: B018  decoded here, so that the event loop need not do it
             return outcome
 
-        return await self._run(run)
+        return await self._run_long(run)
 
     async def reset(self) -> None:
         """As `Session.reset`."""
@@ -508,15 +521,20 @@ class AsyncSession:
     async def _streamed(self, output: object, work: Callable[[object], T]) -> T:
         """Run work with an output; the work may pull the output from an asynchronous iterator of this event loop."""
         received = await streams.awaited(output)
+        if type(received) is not streams.Pulled:
+            return await self._run(work, received)
         try:
-            result: T = await self._call(partial(work, received))
+            result: T = await self._call(partial(work, received), "stream")
         finally:
-            if type(received) is streams.Pulled:
-                await received.close()
+            await received.close()
         return result
 
     async def _run(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = await self._call(partial(method, *args, **kwargs))
+        result: T = await self._call(partial(method, *args, **kwargs), "short")
+        return result
+
+    async def _run_long(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = await self._call(partial(method, *args, **kwargs), "run")
         return result
 
 
