@@ -130,7 +130,7 @@ class Session:
 
     # The session's own tools
 
-    def tools(self, format: Format = "openai") -> list[dict[str, Any]]:
+    def tools(self, format: Format = "openai") -> list[Any]:
         """Return the definitions of the session's tools as a provider's API takes them."""
         scope = self._scope
         tools = [TOOLS[name] for name in scope.tools]
