@@ -26,15 +26,16 @@ def chat(client: Anthropic, session: byref.Session, messages: list[Any]) -> None
                 print(text, end="", flush=True)
             response = stream.get_final_message()
         session.record_usage(response, request_id=response.id)
-        messages.append({"role": "assistant", "content": response.content})
+        if response.content:  # a message without any would be refused
+            messages.append({"role": "assistant", "content": response.content})
         calls = [block for block in response.content if block.type == "tool_use"]
         if not calls:
             return print()
+        answer = shop.answer if response.stop_reason == "tool_use" else shop.refuse  # max_tokens may cut the last one
         with ThreadPoolExecutor() as pool:
-            replies = pool.map(lambda call: shop.answer(session, call.name, call.input, call.id), calls)
-            results = [
-                reply.message("anthropic", call.id)["content"][0] for call, reply in zip(calls, replies, strict=True)
-            ]
+            replies = [pool.submit(answer, session, call.name, call.input, call.id) for call in calls]
+        said = zip(calls, replies, strict=True)
+        results = [reply.result().message("anthropic", call.id)["content"][0] for call, reply in said]
         messages.append({"role": "user", "content": results})
 
 

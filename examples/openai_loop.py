@@ -16,6 +16,8 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 import byref
 
 MODEL = "gpt-5-mini"
+CALL: Any = {"id": True, "type": True, "function": {"name": True, "arguments": True}}
+"""What the API takes back of a call; the SDK's object has more."""
 
 
 def chat(client: OpenAI, session: byref.Session, messages: list[Any]) -> None:
@@ -31,13 +33,14 @@ def chat(client: OpenAI, session: byref.Session, messages: list[Any]) -> None:
         completion = state.get_final_completion()
         session.record_usage(completion, request_id=completion.id)
         message = completion.choices[0].message
-        messages.append(message.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True))
-        if not message.tool_calls:
+        calls = [call.model_dump(include=CALL) for call in message.tool_calls or ()]
+        said = {"role": "assistant", "content": message.content or message.refusal or (None if calls else "")}
+        messages.append({**said, "tool_calls": calls} if calls else said)
+        if not calls:
             return print()
-        calls = [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls]
         with ThreadPoolExecutor() as pool:
-            replies = pool.map(lambda call: shop.answer(session, call[1], call[2], call[0]), calls)
-            messages.extend(reply.message("openai", call[0]) for call, reply in zip(calls, replies, strict=True))
+            replies = pool.map(lambda call: shop.answer(session, **call["function"], call_id=call["id"]), calls)
+            messages.extend(reply.message("openai", call["id"]) for call, reply in zip(calls, replies, strict=True))
 
 
 if __name__ == "__main__":

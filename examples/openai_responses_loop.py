@@ -15,19 +15,21 @@ from openai import OpenAI
 import byref
 
 MODEL = "gpt-5-mini"
+KEEPING_NOTHING: Any = {"store": False, "include": ["reasoning.encrypted_content"]}
+"""The provider keeps nothing: what the model reasoned comes, encrypted, and goes back with the next request."""
 
 
 def chat(client: OpenAI, session: byref.Session, items: list[Any]) -> None:
     """Let the model work until it has answered; its messages and the results are appended to `items`."""
     tools: Any = shop.definitions("openai-responses") + session.tools("openai-responses")
     while True:
-        with client.responses.stream(model=MODEL, input=items, tools=tools, store=False) as stream:
+        with client.responses.stream(model=MODEL, input=items, tools=tools, **KEEPING_NOTHING) as stream:
             for event in stream:
                 if event.type == "response.output_text.delta":
                     print(event.delta, end="", flush=True)
             response = stream.get_final_response()
         session.record_usage(response, request_id=response.id)
-        items += [item.to_dict(exclude_unset=True) for item in response.output]
+        items += response.output  # as objects: the SDK leaves out what it has added itself
         calls = [item for item in response.output if item.type == "function_call"]
         if not calls:
             return print()

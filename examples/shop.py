@@ -47,6 +47,12 @@ def answer(session: byref.Session, name: str, arguments: str | Mapping[str, Any]
     return session.process(output, tool=name, call_id=call_id, arguments=arguments, is_error=failed)
 
 
+def refuse(session: byref.Session, name: str, arguments: Any, call_id: str) -> Any:
+    """Answer a call that was cut off: its arguments may be a part of what the model was about to write."""
+    text = "not run: your message was cut off inside its calls"
+    return session.process(text, tool=name, call_id=call_id, arguments=arguments, is_error=True)
+
+
 def definitions(format: str) -> list[dict[str, Any]]:
     """Return our tools' definitions in a provider's format."""
     made: list[dict[str, Any]] = []

@@ -141,6 +141,7 @@ def in_place(desk: Desk) -> Iterator[Told]:
     session = desk.open(Policy(**cut))
     failed = session.process("Traceback\n" + log, tool="t", is_error=True)
     yield Told("a tool's error", said(failed.content))
+    yield Told("a tool's error without text", said(session.process("", tool="t", is_error=True).content))
 
 
 def replies(desk: Desk) -> Iterator[Told]:
@@ -350,7 +351,7 @@ def test_the_words_are_the_models(texts: dict[str, list[Told]]) -> None:
 def test_what_is_not_whole_says_so(texts: dict[str, list[Told]]) -> None:
     for part in ("In place of an output", "Outputs cut short", "While the database is away"):
         for told in texts[part]:
-            shape_alone = "`references`" in told.when or "image" in told.when or "a call" in told.when
+            shape_alone = any(part in told.when for part in ("`references`", "image", "a call", "without text"))
             whole = "preview shows all of the data" in told.text
             incomplete = "INCOMPLETE" in told.text or "[truncated " in told.text
             assert shape_alone or whole or incomplete or "That is above, unless" in told.text, told.when

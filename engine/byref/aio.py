@@ -207,7 +207,7 @@ class AsyncEngine:
         tools: Sequence[str] | None = None,
         policy: Policy | None = None,
         functions: Iterable[Function | Callable[..., Any]] | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Any]:
         """As `Engine.tools`."""
         about: dict[str, Any] = {"tools": tools, "policy": policy, "functions": functions}
         return await self._call(None, lambda: self._open().tools(format, **about))
@@ -367,7 +367,7 @@ class AsyncSession:
 
     # The session's own tools
 
-    async def tools(self, format: Format = "openai") -> list[dict[str, Any]]:
+    async def tools(self, format: Format = "openai") -> list[Any]:
         """As `Session.tools`."""
         return await self._run(self._session.tools, format)
 

@@ -245,7 +245,7 @@ class Engine:
         tools: Sequence[str] | None = None,
         policy: Policy | None = None,
         functions: Iterable[Function | Callable[..., Any]] | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Any]:
         """Return the definitions of the tools of a new session, for a host that needs them before it opens one.
 
         `tools`, `policy` and `functions` are the arguments with which the session will be opened.

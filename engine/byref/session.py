@@ -130,7 +130,7 @@ class Session:
 
     # The session's own tools
 
-    def tools(self, format: Format = "openai") -> list[dict[str, Any]]:
+    def tools(self, format: Format = "openai") -> list[Any]:
         """Return the definitions of the session's tools as a provider's API takes them."""
         scope = self._scope
         tools = [TOOLS[name] for name in scope.tools]
@@ -247,7 +247,7 @@ class Session:
     def record_usage(
         self, usage: object, *, request_id: str | None = None, context: bool = True, through: int | None = None
     ) -> None:
-        """Record the usage of one request to a model; the same `request_id` is recorded once.
+        """Record the usage of one request to a model; the same counts under the same `request_id` are recorded once.
 
         `usage` is anything that `byref.usage.normalise` accepts: a response, its usage, or the events of its stream. With
         `context`, it sets the session's context to input + output, which then includes the pending outputs up to step `through`

@@ -20,6 +20,8 @@ sys.path.append(str(Path(__file__).parents[1]))
 import shop
 
 MODEL = "claude-sonnet-5"
+CUT = byref.ToolError("not run: your message was cut off inside its calls")
+"""The output of calls that max_tokens may have cut off: their input may be a part of what the model was about to write."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ async def turn(backend: Backend, customer: str, chat: str, text: str) -> AsyncIt
         session = await backend.byref.session(chat, tenant=customer)
         # The answer is paid for, whatever becomes of its calls; and what they give was not in its context.
         await session.record_usage(response, request_id=response.id)
-        outputs = await outputs_of(session, calls)
+        outputs = await outputs_of(session, calls) if response.stop_reason == "tool_use" else [CUT for _ in calls]
         async with backend.sessions.begin() as db:
             # One transaction: the assistant's message, its tool results and the data of the host's tools are stored together, or not
             # at all.
@@ -60,7 +62,8 @@ async def turn(backend: Backend, customer: str, chat: str, text: str) -> AsyncIt
                 block.model_dump(mode="json", include={"type", "text", "id", "name", "input"})
                 for block in response.content
             ]
-            db.add(Message(customer=customer, chat=chat, role="assistant", content=said))
+            if said:  # a message without content would be refused
+                db.add(Message(customer=customer, chat=chat, role="assistant", content=said))
             if calls:
                 results = [await result(session, call, output) for call, output in zip(calls, outputs, strict=True)]
                 db.add(Message(customer=customer, chat=chat, role="user", content=results))

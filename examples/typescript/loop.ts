@@ -10,8 +10,12 @@ const byref = createClient<paths>({ baseUrl: BYREF_URL, headers: { Authorization
 const params = { path: { session: "typescript-example" } };
 const format = "anthropic" as const;
 
-async function answer({ id: call_id, name, input }: Anthropic.ToolUseBlock, own: Set<string>) {
+async function answer({ id: call_id, name, input }: Anthropic.ToolUseBlock, own: Set<string>, isWhole: boolean) {
   const args = input as Record<string, unknown>;
+  if (!isWhole) {
+    const body = { output: "not run: your message was cut off inside its calls", tool: name, call_id, is_error: true, format };
+    return byref.POST("/v1/sessions/{session}/process", { params, body });
+  }
   if (own.has(name)) {
     return byref.POST("/v1/sessions/{session}/call", { params, body: { name, arguments: args, call_id, format } });
   }
@@ -32,10 +36,11 @@ async function chat(anthropic: Anthropic, messages: Anthropic.MessageParam[]) {
   while (true) {
     const reply = await anthropic.messages.create({ model: "claude-sonnet-5", max_tokens: 4096, messages, tools });
     await byref.POST("/v1/sessions/{session}/usage", { params, body: { usage: { ...reply.usage }, request_id: reply.id } });
-    messages.push({ role: "assistant", content: reply.content });
+    if (reply.content.length) messages.push({ role: "assistant", content: reply.content }); // an empty one would be refused
     const calls = reply.content.filter((block) => block.type === "tool_use");
     if (!calls.length) return console.log(reply.content.map((block) => ("text" in block ? block.text : "")).join(""));
-    const answers = await Promise.all(calls.map((call) => answer(call, own)));
+    const isWhole = reply.stop_reason === "tool_use"; // max_tokens may cut the last call off
+    const answers = await Promise.all(calls.map((call) => answer(call, own, isWhole)));
     const content = answers.flatMap(({ data }) => (data?.message as { content: Anthropic.ToolResultBlockParam[] }).content);
     messages.push({ role: "user", content });
   }

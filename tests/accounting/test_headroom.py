@@ -86,7 +86,7 @@ class Conversation(RuleBasedStateMachine):
         )
         self.model = Model()
         self.given: dict[str, tuple[str, int]] = {}
-        self.requests: set[str] = set()
+        self.requests: set[tuple[str, int | None, int | None]] = set()
         self.used = 0
 
     @initialize(given=st.integers(0, 3_000))
@@ -162,11 +162,11 @@ class Conversation(RuleBasedStateMachine):
 
     def say(self, given: int | None, made: int | None, through: int | None, request: str | None) -> None:
         self.session.record_usage(Usage(given, made), request_id=request, through=through)
-        if request is None or request not in self.requests:
+        if request is None or (request, given, made) not in self.requests:
             self.model.use(given, made, through)
             self.used += 1
         if request is not None:
-            self.requests.add(request)
+            self.requests.add((request, given, made))
 
     @rule(given=st.integers(0, 10**6))
     def side_call(self, given: int) -> None:

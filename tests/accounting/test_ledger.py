@@ -49,12 +49,28 @@ def test_usage_without_input_sets_no_context(session: Session) -> None:
 def test_a_request_is_recorded_once(session: Session) -> None:
     for _ in range(3):
         session.record_usage(Usage(input_tokens=100, output_tokens=10), request_id="r" * 2_000)
-    session.record_usage(Usage(input_tokens=999), request_id="r" * 2_000)
     assert (session.usage().requests, session.context_tokens()) == (1, 110)
     session.record_usage(Usage(input_tokens=200), request_id="")
     session.record_usage(Usage(input_tokens=200), request_id="")
     assert session.usage().requests == 3
     assert [entry.step for entry in session.ledger()] == [1, 2, 3]
+
+
+@pytest.mark.postgresql("a unique index with a condition finds the same request again")
+def test_other_counts_under_a_known_request_id_are_another_request(session: Session) -> None:
+    times = []
+    for count in (1_000, 3_000, 9_000):
+        for _ in range(2):
+            session.record_usage(Usage(count, 10, cache_read_tokens=5), request_id="chatcmpl-7")
+        times.append(
+            session.call("code_interpreter", {"code": "import time\ntime.time_ns()"}, call_id="call_0").content
+        )
+    session.record_usage(Usage(1_000, 10, cache_read_tokens=5), request_id="chatcmpl-7")
+    total = session.usage()
+    assert (total.requests, total.input_tokens, total.output_tokens) == (3, 13_000, 30)
+    assert 9_010 < session.context_tokens() < 9_100
+    assert len(set(times)) == 3  # each has ended the turn
+    assert [entry.call_id for entry in session.ledger() if entry.kind == "usage"] == ["chatcmpl-7"] * 3
 
 
 @pytest.mark.postgresql("sums and counts are the database's, with types of its own")

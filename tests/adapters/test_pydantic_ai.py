@@ -37,7 +37,9 @@ from byref.adapters.pydantic_ai import Byref
 IMAGE = BinaryContent(PNG, media_type="image/png", vendor_metadata={"detail": "low"})
 
 
-def scripted(*turns: list[ToolCallPart] | str, seen: list[list[ModelMessage]] | None = None) -> FunctionModel:
+def scripted(
+    *turns: list[ToolCallPart] | str, seen: list[list[ModelMessage]] | None = None, response_id: str | None = None
+) -> FunctionModel:
     """A model that calls what it is told to, and answers; each answer counts as 1,000 tokens more than the one before."""
     left = list(turns)
 
@@ -46,7 +48,8 @@ def scripted(*turns: list[ToolCallPart] | str, seen: list[list[ModelMessage]] | 
             seen.append(messages)
         turn = left.pop(0)
         usage = RequestUsage(input_tokens=1_000 * (len(turns) - len(left)), output_tokens=10, cache_read_tokens=5)
-        return ModelResponse(parts=[TextPart(turn)] if isinstance(turn, str) else list(turn), usage=usage)
+        parts = [TextPart(turn)] if isinstance(turn, str) else list(turn)
+        return ModelResponse(parts, usage=usage, provider_response_id=response_id)
 
     return FunctionModel(answer, model_name="gpt-5")
 
@@ -298,6 +301,13 @@ def test_an_agent_that_a_tool_runs_does_not_speak_for_the_context(engine: Engine
     )
     session = engine.session("sub")
     assert contexts == [1_010] and session.usage().requests == 3 and session.context_tokens() == 2_010
+
+
+def test_each_answer_is_counted_if_the_server_gives_all_one_id(engine: Engine) -> None:
+    model = scripted([call("list_orders", "call_1")], "done", response_id="chatcmpl-0")
+    asyncio.run(Agent(model, tools=[list_orders], capabilities=[Byref(engine, session="ids")]).run("Go"))
+    session = engine.session("ids")
+    assert (session.usage().requests, session.usage().input_tokens, session.context_tokens()) == (2, 3_000, 2_010)
 
 
 def test_a_tool_named_as_one_of_byrefs_is_an_error_with_a_cure(engine: Engine) -> None:

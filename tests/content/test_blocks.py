@@ -317,6 +317,16 @@ def test_blocks_in_every_preset(local: Engine, tenant: str, preset: str) -> None
     assert session.process(output, tool="t", call_id="c").content == result.content
 
 
+def test_anthropic_gets_no_blocks_of_blank_text(session: Session) -> None:
+    blank, text = {"type": "text", "text": " \n"}, {"type": "text", "text": "found it"}
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": B64}}
+    for blocks, sent in (([blank, text], [text]), ([blank, image], [image]), ([blank, blank], ""), ([blank], "")):
+        result = session.process(blocks, tool="look")
+        assert result.content == blocks
+        assert result.message("anthropic", "c")["content"][0]["content"] == sent
+        assert len(result.message("mcp", "c")["content"]) == len(blocks)
+
+
 def test_messages_have_the_provider_s_own_blocks(session: Session) -> None:
     result = session.process(FORMS["mcp"], tool="look", call_id="c1")
     assert result.message("anthropic", "c1")["content"][0]["content"] == [

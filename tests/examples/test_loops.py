@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from forking import FORKS
@@ -70,6 +74,37 @@ def test_a_loop_answers_out_of_all_of_the_data(script: str, key: str, base: str,
         session = engine.session(info.id)
         assert session.usage().requests == 4
         assert [variable.name for variable in session.variables()][:2] == ["list_orders", "orders"]
+
+
+class Cut:
+    """Stands in for Anthropic's client: it says one message after the other, each with its reason to stop."""
+
+    def __init__(self, *messages: tuple[str, list[Any]]) -> None:
+        self.left, self.messages, self.text_stream = list(messages), self, ()
+        self.asked: list[list[Any]] = []
+
+    def stream(self, *, messages: list[Any], **request: Any) -> AbstractContextManager[Cut]:
+        self.asked.append(list(messages))
+        return nullcontext(self)
+
+    def get_final_message(self) -> SimpleNamespace:
+        stop_reason, content = self.left.pop(0)
+        usage = {"input_tokens": 100 + len(self.left), "output_tokens": 1}
+        return SimpleNamespace(id="msg", content=content, stop_reason=stop_reason, usage=usage)
+
+
+def test_a_call_that_was_cut_off_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    loop, shop = importlib.import_module("anthropic_loop"), importlib.import_module("shop")
+    monkeypatch.setattr(shop, "TOOLS", {})
+    half = SimpleNamespace(type="tool_use", id="toolu_1", name="refund", input={"ids": [10]})
+    client = Cut(("max_tokens", [half]), ("refusal", []))
+    messages: list[Any] = [{"role": "user", "content": "Refund 1030"}]
+    with byref.Engine("sqlite:///:memory:", jail="language-only") as engine:
+        loop.chat(client, engine.session("cut"), messages)
+    [read] = messages[-1]["content"]
+    assert read["is_error"] and read["content"] == "not run: your message was cut off inside its calls"
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"]  # an empty one would be refused
 
 
 def test_each_loop_is_about_twenty_lines() -> None:

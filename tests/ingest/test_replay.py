@@ -207,6 +207,13 @@ def test_messages_of_every_provider(chat: Session) -> None:
     assert failed.message("anthropic", "c")["content"][0]["is_error"] is True
     assert failed.message("gemini", "c")["parts"][0]["function_response"]["response"] == {"error": "boo"}
     assert failed.message("mcp", "c")["isError"] is True
+    for silent in ("", " \n", b"", {"content": [{"type": "text", "text": ""}], "isError": True}):
+        told = chat.process(silent, tool="my_tool", is_error=True).message("anthropic", "c")["content"][0]["content"]
+        assert told in ((text := "[the tool failed without a message]"), [{"type": "text", "text": text}])
+    part["function_response"].pop("id")
+    assert result.message("gemini", None) == {"role": "user", "parts": [part]}
+    with pytest.raises(ConfigurationError, match="call_id=None: expected the id"):
+        result.message("openai", None)
     with pytest.raises(ConfigurationError, match="format='x'"):
         result.message("x", "c")  # type: ignore[arg-type]
 

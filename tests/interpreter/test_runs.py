@@ -71,6 +71,9 @@ def test_print_value_and_nothing(stocked: Session) -> None:
     assert ask(stocked, "print('only')") == "only"
     assert ask(stocked, "None") == "[no output: nothing was printed, and the last statement is no expression]"
     assert ask(stocked, "") == "[no output: nothing was printed, and the last statement is no expression]"
+    assert ask(stocked, "'abc'.strip('abc')") == "[the value is an empty text]"
+    assert ask(stocked, "empty = ''\nempty").splitlines()[0] == "[the value is an empty text]"
+    assert ask(stocked, "print(1)\n''") == "1\n"
 
 
 def test_names_stay_and_can_be_changed(stocked: Session, engine: Engine) -> None:

@@ -69,6 +69,49 @@ with byref_sandbox.Sandbox() as sandbox:
     outcome: byref_sandbox.Outcome = sandbox.run("1")
 """
 
+HOST = """
+from anthropic import Anthropic
+from anthropic.types import MessageParam, ToolParam
+from google import genai
+from google.genai import types
+from openai import OpenAI
+from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
+
+import byref
+
+engine = byref.Engine("sqlite://")
+session = engine.session("chat")
+
+
+def claude(client: Anthropic, mine: list[ToolParam], messages: list[MessageParam]) -> None:
+    tools = mine + session.tools("anthropic")
+    answer = client.messages.create(model="m", max_tokens=1, messages=messages, tools=tools)
+    for call in answer.content:
+        if call.type == "tool_use":
+            messages.append(session.call(call.name, call.input, call_id=call.id).message("anthropic", call.id))
+
+
+def chat(client: OpenAI, messages: list[ChatCompletionMessageParam]) -> None:
+    tools: list[ChatCompletionToolParam] = engine.tools("openai")
+    answer = client.chat.completions.create(model="m", messages=messages, tools=tools)
+    messages.append(session.process(answer, tool="t").message("openai", "call_1"))
+    items = [session.process("x", tool="t").message("openai-responses", "call_1")]
+    client.responses.create(model="m", input=items, tools=session.tools("openai-responses"))
+
+
+def gemini(client: genai.Client, contents: list[types.ContentUnion]) -> None:
+    answer = client.models.generate_content(model="m", contents=[], config={"tools": session.tools("gemini")})
+    for call in answer.function_calls or ():
+        contents.append(session.call(call.name or "", call.args or {}, call_id=call.id).message("gemini", call.id))
+
+
+async def at_once(client: OpenAI, engine: byref.AsyncEngine) -> None:
+    session = await engine.session("chat")
+    client.chat.completions.create(model="m", messages=[], tools=await session.tools("openai"))
+    client.chat.completions.create(model="m", messages=[], tools=await engine.tools("openai"))
+"""
+"""What a host's loops give the providers' SDKs."""
+
 
 def complaints(folder: Path, *words: str, **files: str) -> list[str]:
     """Return what mypy says of files, a line each, without the path; frameworks are taken to be there."""
@@ -128,3 +171,12 @@ def documented() -> str:
     }
     assert len(lines) > 10
     return "".join(f"def page_{number}() -> None:\n    {line}\n" for number, line in enumerate(sorted(lines)))
+
+
+@pytest.mark.slow
+def test_what_the_sdks_take_is_typed_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # for its configuration
+    host = tmp_path / "host.py"
+    host.write_text(HOST)
+    said, errors, status = api.run(["--cache-dir", str(tmp_path / "cache"), str(host)])
+    assert status == 0, said + errors

@@ -64,6 +64,7 @@ FORMS: dict[str, tuple[dict[str, Any], tuple[int | None, ...]]] = {
     "OpenAI Responses": (OPENAI_RESPONSES, (100, 20, 30, None)),
     "OpenAI Realtime": ({"input_tokens": 9, "output_tokens": 1, "input_token_details": {"cached_tokens": 4, "text_tokens": 9}}, (9, 1, 4, None)),
     "DeepSeek": ({"prompt_tokens": 9, "completion_tokens": 1, "prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 5}, (9, 1, 4, None)),
+    "Mistral": ({"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10, "num_cached_tokens": 4}, (9, 1, 4, None)),
     "LiteLLM": ({"prompt_tokens": 9, "completion_tokens": 1, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 3}, (9, 1, 4, 3)),
     "Anthropic": (ANTHROPIC, (100, 20, 30, 10)),
     "Anthropic, nested cache creation alone": ({"input_tokens": 60, "output_tokens": 20, "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 7}}, (70, 20, None, 10)),

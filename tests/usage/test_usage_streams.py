@@ -53,6 +53,13 @@ def test_events_are_merged(name: str, form: Any) -> None:
     assert counted == (100, 20, 30, 10)
 
 
+def test_events_whose_data_has_the_usage() -> None:
+    chunk = {"id": "m", "model": "mistral-large-latest", "choices": []}
+    used = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10, "num_cached_tokens": 4}
+    found = normalise([{"data": chunk}, {"data": chunk | {"usage": used}}])
+    assert (found.input_tokens, found.cache_read_tokens, found.model) == (9, 4, "mistral-large-latest")
+
+
 def test_counts_so_far_are_not_summed() -> None:
     events = [{"id": "c", "usage": {"prompt_tokens": 9, "completion_tokens": n}} for n in range(50)]
     assert (normalise(events).input_tokens, normalise(events).output_tokens) == (9, 49)

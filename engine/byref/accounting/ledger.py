@@ -166,10 +166,11 @@ _SETTLE = (
     .where(SessionRow.id == bindparam("of_session"))
     .values({name: bindparam(f"new_{name}") for name in _SETTLED})
 )
-_REQUEST = select(LedgerRow.step).where(
+_COUNTS = "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"
+_REQUESTS = select(LedgerRow.call_digest, *(getattr(LedgerRow, name) for name in _COUNTS)).where(
     LedgerRow.session_id == bindparam("of_session"),
     LedgerRow.kind == "usage",
-    LedgerRow.call_digest == bindparam("request"),
+    LedgerRow.call_digest.in_((bindparam("request"), bindparam("other"))),
 )
 
 
@@ -387,7 +388,7 @@ def record_usage(
     through: int | None,
     cost: Decimal | None,
 ) -> int:
-    """Record one request's usage and return its step; `Recorded` if that request was recorded before.
+    """Record one request's usage and return its step; `Recorded` if that request was recorded before, with the same counts.
 
     A request that does not set the context is another's than the conversation's model's, as that of a title or of code. It does not
     end the model's turn, in which a call may still be repeated.
@@ -395,11 +396,7 @@ def record_usage(
     # The lock comes first: only under it can two reports of one request at the same moment see each other. `Recorded` rolls
     # the step back.
     turn = take_step(connection, session_row)
-    request = digest(request_id) if request_id else None
-    if request is not None:
-        seen = connection.execute(_REQUEST, {"of_session": session_row, "request": request})
-        if seen.scalar() is not None:
-            raise Recorded
+    request = _new_request(connection, session_row, request_id, usage) if request_id else None
     known = usage.context_tokens
     detail: dict[str, Any] = {"sets_context": sets_context and known is not None, "usage": usage.raw}
     if detail["sets_context"]:
@@ -424,6 +421,20 @@ def record_usage(
         detail=detail,
     )
     return turn.step
+
+
+def _new_request(connection: Connection, session_row: int, request_id: str, usage: Usage) -> bytes:
+    """Return the digest under which a request is recorded; `Recorded` if it is in the ledger.
+
+    Some servers give several responses of a conversation one id. The first is found by its id, the others by id and counts.
+    """
+    request, counts = digest(request_id), tuple(getattr(usage, name) for name in _COUNTS)
+    other = bytes(blake3(request + repr(counts).encode()).digest())
+    rows = connection.execute(_REQUESTS, {"of_session": session_row, "request": request, "other": other})
+    found = {row.call_digest: tuple(row)[1:] for row in rows}
+    if counts in found.values():
+        raise Recorded
+    return other if request in found else request
 
 
 def record_compaction(connection: Connection, *, tenant: str, session_row: int, tokens: int) -> int:

@@ -64,7 +64,11 @@ def render(content: str | list[Any], format: str) -> Any:
             {"inline_data": {"mime_type": m.content_type, "data": m.base64}} for m in media if m.content_type in _GEMINI
         ]
         return as_text(content), parts
-    return [_block(piece, format) for piece in pieces]
+    blocks = [_block(piece, format) for piece in pieces]
+    if format != "anthropic":
+        return blocks
+    # Anthropic refuses blocks of blank text, and takes a result without any block.
+    return [block for block in blocks if block["type"] != "text" or block["text"].strip()] or ""
 
 
 def as_text(content: str | list[Any]) -> str:

@@ -52,8 +52,8 @@ class Result:
         """`content` as one text, with placeholders for images and documents."""
         return rendering.as_text(self.content)
 
-    def message(self, format: Format, call_id: str) -> dict[str, Any]:
-        """Return the tool result in the form of the provider's API."""
+    def message(self, format: Format, call_id: str | None) -> Any:
+        """Return the tool result in the form of the provider's API: a dict. Gemini's calls may have no id, nor those of MCP."""
         return message(format, self.content, call_id, is_error=self.is_error, tool=self.tool)
 
 
@@ -101,15 +101,19 @@ class ToolReply:
         """`content` as one text, with placeholders for images and documents."""
         return rendering.as_text(self.content)
 
-    def message(self, format: Format, call_id: str) -> dict[str, Any]:
-        """Return the reply in the form of the provider's API."""
+    def message(self, format: Format, call_id: str | None) -> Any:
+        """As `Result.message`."""
         return message(format, self.content, call_id, is_error=self.is_error, tool=self.tool)
 
 
-def message(format: Format, content: str | list[Any], call_id: str, *, is_error: bool, tool: str) -> dict[str, Any]:
+def message(
+    format: Format, content: str | list[Any], call_id: str | None, *, is_error: bool, tool: str
+) -> dict[str, Any]:
     """Return a tool result in the form of a provider's API, with lone surrogates, which no API accepts, as U+FFFD."""
     if format not in FORMATS:
         raise ConfigurationError(f"format={format!r}: expected one of {list(FORMATS)}")
+    if call_id is None and format not in ("gemini", "mcp"):
+        raise ConfigurationError(f"call_id=None: expected the id of the call, which the message {format!r} names")
     body = sendable(rendering.render(content, format))
     match format:
         case "openai":
@@ -122,7 +126,7 @@ def message(format: Format, content: str | list[Any], call_id: str, *, is_error:
         case "gemini":
             text, parts = body
             response: dict[str, Any] = {
-                "id": call_id,
+                **({"id": call_id} if call_id else {}),
                 "name": tool,
                 "response": {"error" if is_error else "output": text},
             }

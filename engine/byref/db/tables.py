@@ -453,7 +453,7 @@ class LedgerRow(Base):
     call_id: Mapped[str | None] = mapped_column(EscapedText)
     """The host's call id, cut for display; steps are found by `call_digest`."""
     call_digest: Mapped[bytes | None] = mapped_column(LargeBinary(32))
-    """BLAKE3 of the call id (outputs, replies) or of the request id (usage)."""
+    """BLAKE3 of the call id (outputs, replies) or of the request id (usage), with its counts if an earlier request had that id."""
     content_digest: Mapped[bytes | None] = mapped_column(LargeBinary(32))
     arguments: Mapped[str | None] = mapped_column(EscapedText)
     route: Mapped[str | None] = mapped_column(String(16))

@@ -16,7 +16,7 @@ from blake3 import blake3
 from byref.accounting import ledger
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
-from byref.content import Block, Large, Media, Piece, formats, instructions, tables, to_pieces
+from byref.content import Block, Large, Media, Piece, formats, instructions, tables, to_block, to_pieces
 from byref.conversation.result import Result
 from byref.conversation.scope import Scope
 from byref.describe.schema import NotPlain, Schema, TooDeep, infer
@@ -30,6 +30,8 @@ from byref.policy.routes import Route
 logger = logging.getLogger("byref")
 
 MAPPED = "applied"
+NO_MESSAGE = "[the tool failed without a message]"
+"""What the model reads of a failed output without text: Anthropic refuses an error without any, and OpenAI has no mark for one."""
 UNSEEN_TOKENS = 1_600
 """Tokens of an image whose bytes are elsewhere, if the policy counts images by their bytes."""
 
@@ -219,6 +221,8 @@ def prepare(
         if mapped != MAPPED:
             logger.warning("the mapper of %r %s", tool, mapped)
         message = from_mapper or message
+    if is_error and ingested is None and all(map(_is_blank, pieces)):
+        pieces = [Piece(to_block(NO_MESSAGE))]
     parses = scope.policy.enabled and not is_own_tool  # an output that passes whole in any case need not be parsed
     blocks = [_measured(scope, piece, parses=parses) for piece in pieces]
     verdict = gates.per_output(
@@ -258,6 +262,11 @@ def prepare(
             if blocks[0].tables is not None:
                 prepared.verdict = Verdict(False, "tables", blocks[0].size)
     return prepared
+
+
+def _is_blank(piece: Piece) -> bool:
+    block = piece.block
+    return isinstance(block, Block) and (not block.text or block.text.isspace())
 
 
 def _is_unreadable(scope: Scope, verdict: Verdict, measured: Measured) -> bool:

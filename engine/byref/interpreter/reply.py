@@ -22,6 +22,7 @@ from byref_sandbox.contents import LAST
 from byref_sandbox.outcome import NAMES_THERE
 
 NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
+EMPTY_TEXT = "[the value is an empty text]"
 _LISTED_NAMES = 30
 
 
@@ -93,7 +94,7 @@ def _value_parts(execution: Execution, made: Committed, scope: Scope) -> list[st
         whole = truncate(text, budget=budget, measure=scope.count)
         left = f"{whole.omitted_bytes:,} bytes of the value are left out. Select less: a slice, fewer fields."
         if not whole.omitted_bytes:
-            return [whole.text]
+            return [whole.text or ("" if outcome.stdout else EMPTY_TEXT)]
         if is_json:
             note = f"the value has {size:,} bytes. Select less: a slice, fewer fields."
             return [incomplete_json(sent.glimpse, note, budget=budget, measure=scope.count, size=size)]

@@ -302,7 +302,7 @@ async def answer_call(at: Place, given: records.CallAnswer) -> None:
 
 @operation("POST", "/sessions/{session}/usage", "chat")
 async def record_usage(at: Place, given: records.Requested) -> None:
-    """Record the usage of one request to a model; the same `request_id` is recorded once."""
+    """Record the usage of one request to a model; the same counts under the same `request_id` are recorded once."""
     await at.session.record_usage(
         given.usage, request_id=given.request_id, context=given.context, through=given.through
     )

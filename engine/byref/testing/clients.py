@@ -29,7 +29,7 @@ class ScriptedClient:
         self.messages = self
 
     def create(
-        self, *, messages: list[Any], tools: Sequence[Any], model: str, max_tokens: int, system: str = ""
+        self, *, messages: list[Any], model: str, max_tokens: int, tools: Sequence[Any] = (), system: str = ""
     ) -> SimpleNamespace:
         """Answer as Anthropic's Messages API does."""
         _see_that_calls_are_answered(messages)

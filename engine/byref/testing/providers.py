@@ -174,12 +174,15 @@ class _Messages:
         messages: list[dict[str, Any]] = request["messages"]
         results: list[str] = []
         for before, message in zip(messages, [*messages[1:], {}], strict=True):
+            assert before["content"], "a message without content"
             if before["role"] == "assistant" and isinstance(before["content"], list):
                 called = [block["id"] for block in before["content"] if block["type"] == "tool_use"]
                 answers = [b for b in message.get("content", ()) if isinstance(b, dict) and b["type"] == "tool_result"]
                 answered = [block["tool_use_id"] for block in answers]
                 assert answered == called, f"the calls {called} are followed by answers to {answered}"
                 results = [_text(block.get("content", "")) for block in answers]
+                said = zip(answers, results, strict=True)
+                assert all(text for block, text in said if block.get("is_error")), "an error without content"
         for tool in request.get("tools", ()):
             assert {"name", "input_schema"} <= tool.keys(), f"not a tool: {tool}"
         return results
@@ -239,6 +242,7 @@ class _ChatCompletions:
                 continue
             assert not unanswered, f"the calls {unanswered} are not answered"
             if message["role"] == "assistant":
+                assert message.get("tool_calls") or message.get("content") is not None, "a message without content"
                 unanswered, results = [call["id"] for call in message.get("tool_calls") or ()], []
         assert not unanswered, f"the calls {unanswered} are not answered"
         for tool in request.get("tools", ()):
@@ -294,6 +298,7 @@ class _Responses:
 
     def results(self, request: dict[str, Any]) -> list[str]:
         items = request["input"] if isinstance(request["input"], list) else []
+        assert not any(key.startswith("parsed") for item in items for key in item), "a member that only the SDK has"
         calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
         answers = [item for item in items if item.get("type") == "function_call_output"]
         answered = [item["call_id"] for item in answers]

@@ -33,8 +33,9 @@ class Form(NamedTuple):
 _CHAT = Form(
     "prompt_tokens",
     "completion_tokens",
-    # DeepSeek's, Moonshot's and LiteLLM's names follow OpenAI's.
-    "prompt_tokens_details.cached_tokens | prompt_cache_hit_tokens | cached_tokens | cache_read_input_tokens",
+    # DeepSeek's, Moonshot's, Mistral's and LiteLLM's names follow OpenAI's.
+    "prompt_tokens_details.cached_tokens | prompt_cache_hit_tokens | cached_tokens | num_cached_tokens"
+    " | cache_read_input_tokens",
     "prompt_tokens_details.cache_write_tokens | prompt_tokens_details.cache_creation_tokens"
     " | cache_creation_input_tokens",
     total="total_tokens",

@@ -23,9 +23,9 @@ _MAX_WRAPPERS = 4
 _Read = TypeVar("_Read")
 
 _USAGE = ("usage", "usage_metadata", "usageMetadata")
-_WRAPPERS = ("response", "message", "metadata", "chunk", "event")
+_WRAPPERS = ("response", "message", "metadata", "chunk", "event", "data")
 """Fields of events that hold the object with the usage, in this order: OpenAI's Responses, Anthropic, Bedrock, the OpenAI
-SDK's stream helper, Strands."""
+SDK's stream helper, Strands, Mistral."""
 _MODEL = ("model", "model_name", "model_version", "modelVersion")
 _ID = ("id", "response_id", "responseId")
 
