@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice, pairwise, takewhile
+from itertools import islice, pairwise
 from string import whitespace
 from typing import Final, NamedTuple
 
@@ -25,6 +25,7 @@ from byref_sandbox.tabletext.lines import (
     blocks_of,
     cut,
     display_width,
+    goes_on,
     lines_of,
     made,
 )
@@ -54,10 +55,15 @@ _MARKDOWN: Final = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
 _CONTINUED: Final = ("+", "↵")
 _WRAPPED: Final = (".", "…")
 _HEAD_LINES: Final = 64
+_LOOKED_LINES: Final = 1_000
+"""Lines of a table in which is seen whether rules stand between its rows."""
 _NO_TEXT: Final = "-+|=:" + "".join(map(chr, range(0x2500, 0x2580))) + whitespace
 """What rules, and rows without text, are made of."""
 _SQL_TYPES: Final = re.compile(
-    r"(?:u?(?:tiny|small|big|huge)?int\w*|varchar(?:\[\])*|double|float|boolean|date|timestamp.*|time.*|decimal\(.*\)|blob|uuid|interval|json|struct\(.*|map\(.*|.*\[\])"
+    r"(?:u?(?:tiny|small|big|huge)?int\w*|varchar(?:\[\])*|double|float|boolean|date|timestamp.*|time.*|decimal\(.*\)|blob|uuid|interval|json|struct\(.*|map\(.*|.*\[\]|bit|\"null\"|enum\(.*|union\(.*)"
+)
+_POLARS_TYPES: Final = re.compile(
+    r"[iuf]\d+|str|bool|date|time|cat|enum|null|binary|object|(?:datetime|duration|list|array|struct|decimal)\[.*|…"
 )
 
 
@@ -75,6 +81,8 @@ class Layout(NamedTuple):
     """Whether a rule ends each row, so that a row may have several lines."""
     has_gaps: bool = False
     """Whether rows of dots stand for rows that are not shown, and are none themselves."""
+    end: int = 0
+    """Where a terminal shows the end of the rule of rows without a frame; 0 if it is not known."""
 
 
 def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
@@ -156,7 +164,7 @@ def _first_rule(lines: list[Line]) -> tuple[int, Layout] | None:
                 return at, Layout("markdown", "|", len(columns), places, is_framed, False)
             continue
         crossings = [place for place, mark in _shown(text) if mark in _CROSSINGS]
-        if after and after.lstrip()[:1] in _BARS and stripped[0] in _LEFT:
+        if after.strip() and after.lstrip()[0] in _BARS and stripped[0] in _LEFT:
             bar = after.lstrip()[0].translate(_ALIKE)
             bars = [place for place, mark in _shown(after.translate(_ALIKE)) if mark == bar]
             crossed = _crossings_of(text)
@@ -168,7 +176,9 @@ def _first_rule(lines: list[Line]) -> tuple[int, Layout] | None:
                 return at, Layout("box", bar, len(inner) + 1, crossed, True, False, bar == "│")
         elif crossings and before and stripped[0] in "-─╶━╺" and any(bar in before for bar in _BARS):
             bar = next(bar for bar in _BARS if bar in before).translate(_ALIKE)
-            return at, Layout("box", bar, len(crossings) + 1, tuple(crossings), False, False)
+            return at, Layout(
+                "box", bar, len(crossings) + 1, tuple(crossings), False, False, end=display_width(text.rstrip())
+            )
     return None
 
 
@@ -216,10 +226,8 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
         parts.add("preamble", start, lines[at].start)
         parts.add("rule", lines[at].start, lines[at].end)
         names: list[list[str]] = []
-        rules = 1
         for line in lines_of(data, lines[at].end, lines[at].number + 1):
             if _is_rule(line.text):
-                rules += 1
                 following = data[line.end : line.end + 64].decode("utf-8", "replace").lstrip()[:1]
                 if names and following.translate(_ALIKE) == layout.bar:
                     header = _header_of(names)
@@ -232,18 +240,22 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
             names.append(_cells(line, layout))
         if header is None:
             body = lines[at].end
-        layout = layout._replace(is_grid=_is_grid(data, body))
-    end, number = _end(data, body, lines[at].number + data.count(b"\n", lines[at].start, body), layout, parts)
+    number = lines[at].number + data.count(b"\n", lines[at].start, body)
+    if layout.format != "markdown" and layout.is_framed:
+        layout = layout._replace(is_grid=_is_grid(lines_of(data, body, number), layout))
+    end, number = _end(data, body, number, layout, parts)
     ends = [part for part in parts.made if part.kind == "records"] or parts.made
     last = next(part for part in reversed(ends) if part.kind in ("records", "rule", "header"))
-    return made(layout.format, header, layout.width, parts, Drawn(body, last.end, layout), data), end, number
+    how = Drawn(body, last.end, layout)
+    return made(layout.format, header, layout.width, parts, how, data, may_wrap=not layout.is_grid), end, number
 
 
 def _header_of(lines: list[list[str]]) -> list[str]:
     columns = [[cell.strip() for cell in column] for column in zip(*lines, strict=True)]
-    if len(lines) == 3 and all(set(column[1]) == {"-"} for column in columns):  # polars: names, a rule, types
+    # Columns that are not shown have dots for names, and nothing below them.
+    if len(lines) == 3 and all(set(column[1]) == {"-"} or column[0] == "…" for column in columns):  # polars
         return [column[0] for column in columns]
-    types = [column[1] for column in columns if len(column) == 2 and column[1] != "…"]  # columns that are not shown
+    types = [column[1] for column in columns if len(column) == 2 and column[1] != "…"]
     if types and all(map(_SQL_TYPES.fullmatch, types)):
         return [column[0] for column in columns]
     return [" ".join(filter(None, column)) for column in columns]
@@ -258,12 +270,32 @@ def _is_rule(text: str) -> bool:
     )
 
 
-def _is_grid(data: bytes, body: int) -> bool:
-    """Whether rules stand between the rows, too."""
-    lines = list(takewhile(lambda line: not _CLOSING.fullmatch(line.text.strip()), islice(lines_of(data, body), 32)))
-    rules = [at for at, line in enumerate(lines) if _is_rule(line.text) or line.text.strip()[:1] in tuple(_BELOW[1:])]
-    rows = [line for line in lines[: rules[-1] if rules else 0] if not _is_rule(line.text)]
-    return len(rules) >= 2 and len(rows) > 1 and all(after - before > 1 for before, after in pairwise(rules))
+def _has_blank_bars(text: str, layout: Layout) -> bool:
+    """Whether dashes are cells: no rule of rows without a frame has their bars, with blanks around them."""
+    return not layout.is_framed and _is_row(text, layout) and " " in text.strip()
+
+
+def _is_grid(lines: Iterator[Line], layout: Layout) -> bool:
+    """Whether rules stand between most rows, too: a line that lacks cells of the first one behind a rule is no row of its own."""
+    first: list[str] | None = None
+    ruled = unruled = 0
+    is_below_rule = False
+    for line in islice(lines, _LOOKED_LINES):
+        if _is_rule(line.text):
+            if is_below_rule or line.text.strip()[0] in _ABOVE or _CLOSING.fullmatch(line.text.strip()):
+                break
+            is_below_rule = True
+            continue
+        if not _is_row(line.text, layout):
+            break
+        cells = [cell.strip() for cell in _cells(line, layout)]
+        if first is None or is_below_rule:
+            ruled += first is not None
+            first = cells
+        elif not goes_on(first, cells):
+            unruled += 1
+        is_below_rule = False
+    return ruled > unruled
 
 
 def _end(data: bytes, body: int, number: int, layout: Layout, parts: Parts) -> tuple[int, int]:
@@ -432,7 +464,7 @@ def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
             number = line.number + 1
             if line.is_blank:
                 continue
-            if layout.format != "markdown" and _is_rule(line.text):
+            if layout.format != "markdown" and _is_rule(line.text) and not _has_blank_bars(line.text, layout):
                 if layout.is_grid and open_row is not None:
                     yield tuple(open_row)
                     open_row = None
@@ -460,9 +492,12 @@ def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
             if any(cell[:1] in _WRAPPED for cell in raw):
                 raise Unbalanced("the row is wrapped", line)
             continued = [cell[-1:] in _CONTINUED and len(cell) > 1 for cell in raw]
+            continued[-1] &= layout.end in (0, display_width(line.text))  # nothing else is as long as the rule
             cells = [cell[:-1].rstrip() if more else cell for cell, more in zip(cells, continued, strict=True)]
             if open_row is not None:
-                cells = [f"{a}\n{b}" if was else a or b for a, b, was in zip(open_row, cells, were, strict=True)]
+                if any(cell and not was for cell, was in zip(cells, were, strict=True)):
+                    raise Unbalanced("the line goes on where the row above does not", line)
+                cells = [f"{a}\n{b}" if was else a for a, b, was in zip(open_row, cells, were, strict=True)]
             if any(continued):
                 open_row, were = cells, continued
                 continue
