@@ -214,8 +214,9 @@ def _found(section: list[Line]) -> _Found | None:
         body = [body[0], *takewhile(lambda line: not _SOLID.fullmatch(line.text), body[1:])]
     is_solid = bool(body) and _SOLID.fullmatch(body[0].text) is not None
     is_ruled = bool(body) and _is_rule(body[0].text)
-    rows = [line.text for line in body[is_ruled or is_solid :] if line.text != header]
-    if not rows or max(map(len, rows)) > _MAX_LINE:
+    below = [line.text for line in body[is_ruled or is_solid :]]
+    rows = [line for line in below if line != header]
+    if not rows or max(map(len, rows)) > _MAX_LINE or not _are_pages(below, header):
         return None
     for way in (_by_words, _by_ends, _by_gutters, _by_first_words):
         found = way(header, rows)
@@ -223,12 +224,32 @@ def _found(section: list[Line]) -> _Found | None:
             names, cutting = found
             if len(rows) == 1 and cutting.way == "first words":
                 return None  # any line of so many words has these
+            if at and _is_alike(section[at - 1].text, header, cutting):
+                return None  # it may be a record, and the names above it
             if index and not _is_full(cutting, index, rows):
                 return None  # what is repeated is not there
             is_wide = len(names) >= _LEAST_COLUMNS or (way is _by_ends and len(rows) >= _MANY)
             if is_wide and (is_ruled or _is_evident(names, rows, cutting)):
                 return _Found(section[at], names, body, cutting)
     return None
+
+
+def _are_pages(lines: Sequence[str], names: str) -> bool:
+    """Whether the names come again above pages of as many rows, if at all: otherwise they are a record like the others."""
+    places = [-1, *(at for at, line in enumerate(lines) if line == names), len(lines)]
+    *pages, last = [after - before - 1 for before, after in pairwise(places)]
+    return not pages or (pages[0] > 1 and {*pages} == {pages[0]} and last <= pages[0])
+
+
+def _is_alike(line: str, names: str, cutting: Cutting) -> bool:
+    """Whether a line has a word in each column."""
+    if cutting.way == "places":
+        is_cut = any(line[place - 1 : place].strip() for place in cutting.places)
+        return not is_cut and all(map(str.strip, cut(line, cutting.places)))
+    words, columns = _runs(line), _runs(names)
+    return len(words) == len(columns) and all(
+        begin < stop and start < end for (begin, end), (start, stop) in zip(words, columns, strict=True)
+    )
 
 
 def _with_index(header: str, below: Sequence[str]) -> tuple[str, int]:
@@ -301,18 +322,19 @@ def _made(data: bytes, start: int, found: _Found) -> Table:
     parts = Parts()
     parts.add("preamble" if data[start : header.start].strip() else "blank", start, header.start)
     parts.add("header", header.start, body[0].start)
-    repeats = ""
+    again = 0
     if _is_rule(body[0].text) or _SOLID.fullmatch(body[0].text):
         parts.add("rule", body[0].start, body[0].end)
         body = body[1:]
     for line in body:
         if line.text == header.text:
-            repeats = header.text
+            again += 1
             parts.add("header", line.start, line.end)
         else:
             parts.add("records", line.start, line.end)
-    how = Aligned(body[0].start, body[0].number, body[-1].end, found.cutting, repeats)
-    return made("aligned", found.names, len(found.names), parts, how, data)
+    how = Aligned(body[0].start, body[0].number, body[-1].end, found.cutting, header.text if again else "")
+    notes = [f"the names come again {again:,} {'time' if again == 1 else 'times'}"] if again else []
+    return made("aligned", found.names, len(found.names), parts, how, data, notes=notes, may_wrap=True)
 
 
 class Aligned(msgspec.Struct, frozen=True, tag="aligned"):
