@@ -222,6 +222,12 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
         )
         parts.add("rule", lines[at].start, lines[at].end)
         body = lines[at].end
+        types, rule = [*islice(lines_of(data, body, lines[at].number + 1), 2), None, None][:2]
+        if layout.format == "markdown" and types and rule and _is_rule(rule.text) and _are_types(types.text):
+            parts.add("header", types.start, types.end)
+            parts.add("rule", rule.start, rule.end)
+            body = rule.end
+            layout = layout._replace(format="markdown" if "|" in rule.text else "box", has_gaps=True)
     else:
         parts.add("preamble", start, lines[at].start)
         parts.add("rule", lines[at].start, lines[at].end)
@@ -230,7 +236,10 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
             if _is_rule(line.text):
                 following = data[line.end : line.end + 64].decode("utf-8", "replace").lstrip()[:1]
                 if names and following.translate(_ALIKE) == layout.bar:
-                    header = _header_of(names)
+                    columns = [[cell.strip() for cell in column] for column in zip(*names, strict=True)]
+                    is_polars = _is_of_polars(columns)
+                    header = [column[0] for column in columns] if is_polars else _header_of(columns)
+                    layout = layout._replace(has_gaps=layout.has_gaps or is_polars)
                     parts.add("header", lines[at].end, line.start)
                     parts.add("rule", line.start, line.end)
                     body = line.end
@@ -250,11 +259,17 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
     return made(layout.format, header, layout.width, parts, how, data, may_wrap=not layout.is_grid), end, number
 
 
-def _header_of(lines: list[list[str]]) -> list[str]:
-    columns = [[cell.strip() for cell in column] for column in zip(*lines, strict=True)]
-    # Columns that are not shown have dots for names, and nothing below them.
-    if len(lines) == 3 and all(set(column[1]) == {"-"} or column[0] == "…" for column in columns):  # polars
-        return [column[0] for column in columns]
+def _are_types(text: str) -> bool:
+    """Whether a row below names has their types, as polars writes them."""
+    return all(map(_POLARS_TYPES.fullmatch, _markdown_cells(text)))
+
+
+def _is_of_polars(columns: list[list[str]]) -> bool:
+    """Whether names, dashes and types are above one another; columns that are not shown have dots for a name, and nothing below."""
+    return all(len(column) == 3 and (set(column[1]) == {"-"} or column[0] == "…") for column in columns)
+
+
+def _header_of(columns: list[list[str]]) -> list[str]:
     types = [column[1] for column in columns if len(column) == 2 and column[1] != "…"]
     if types and all(map(_SQL_TYPES.fullmatch, types)):
         return [column[0] for column in columns]
@@ -366,10 +381,10 @@ def _plain_rows(block: bytes, layout: Layout) -> list[list[str]] | None:
 def _marks_of(layout: Layout) -> tuple[str, ...]:
     """What is in a block that may have more than plain rows: colours, other bars, dots for rows, cells that go on, escapes."""
     bar = layout.bar
-    if layout.format == "markdown":
-        return ("\r", "\x1b", "\\")
-    others = tuple(mark for mark in _BARS if mark.translate(_ALIKE) == bar != mark)
     gaps = ("·", "…") if layout.has_gaps else ()
+    if layout.format == "markdown":
+        return ("\r", "\x1b", "\\", *gaps)
+    others = tuple(mark for mark in _BARS if mark.translate(_ALIKE) == bar != mark)
     continued = tuple(mark + end for mark in _CONTINUED for end in (bar, "\n"))
     wrapped = tuple(begin + mark for mark in _WRAPPED for begin in (bar, "\n"))
     return ("\r", "\x1b", *others, *gaps, *continued, *wrapped)
