@@ -54,6 +54,8 @@ _ALIKE: Final = str.maketrans("┃║┆┊╎", "│││││")
 _MARKDOWN: Final = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
 _CONTINUED: Final = ("+", "↵")
 _WRAPPED: Final = (".", "…")
+_DOTS: Final = ("·", "…", "...")
+"""What DuckDB and polars write for what they do not show."""
 _HEAD_LINES: Final = 64
 _LOOKED_LINES: Final = 1_000
 """Lines of a table in which is seen whether rules stand between its rows."""
@@ -63,7 +65,7 @@ _SQL_TYPES: Final = re.compile(
     r"(?:u?(?:tiny|small|big|huge)?int\w*|varchar(?:\[\])*|double|float|boolean|date|timestamp.*|time.*|decimal\(.*\)|blob|uuid|interval|json|struct\(.*|map\(.*|.*\[\]|bit|\"null\"|enum\(.*|union\(.*)"
 )
 _POLARS_TYPES: Final = re.compile(
-    r"[iuf]\d+|str|bool|date|time|cat|enum|null|binary|object|(?:datetime|duration|list|array|struct|decimal)\[.*|…"
+    r"[iuf]\d+|str|bool|date|time|cat|enum|null|binary|object|(?:datetime|duration|list|array|struct|decimal)\[.*|"
 )
 
 
@@ -261,16 +263,17 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
 
 def _are_types(text: str) -> bool:
     """Whether a row below names has their types, as polars writes them."""
-    return all(map(_POLARS_TYPES.fullmatch, _markdown_cells(text)))
+    types = _markdown_cells(text)
+    return any(types) and all(map(_POLARS_TYPES.fullmatch, types))
 
 
 def _is_of_polars(columns: list[list[str]]) -> bool:
     """Whether names, dashes and types are above one another; columns that are not shown have dots for a name, and nothing below."""
-    return all(len(column) == 3 and (set(column[1]) == {"-"} or column[0] == "…") for column in columns)
+    return all(len(column) == 3 and (set(column[1]) == {"-"} or column[0] in _DOTS) for column in columns)
 
 
 def _header_of(columns: list[list[str]]) -> list[str]:
-    types = [column[1] for column in columns if len(column) == 2 and column[1] != "…"]
+    types = [column[1] for column in columns if len(column) == 2 and column[1] not in _DOTS]
     if types and all(map(_SQL_TYPES.fullmatch, types)):
         return [column[0] for column in columns]
     return [" ".join(filter(None, column)) for column in columns]
@@ -381,7 +384,7 @@ def _plain_rows(block: bytes, layout: Layout) -> list[list[str]] | None:
 def _marks_of(layout: Layout) -> tuple[str, ...]:
     """What is in a block that may have more than plain rows: colours, other bars, dots for rows, cells that go on, escapes."""
     bar = layout.bar
-    gaps = ("·", "…") if layout.has_gaps else ()
+    gaps = _dots(layout)
     if layout.format == "markdown":
         return ("\r", "\x1b", "\\", *gaps)
     others = tuple(mark for mark in _BARS if mark.translate(_ALIKE) == bar != mark)
@@ -394,7 +397,13 @@ def _is_gap(text: str, layout: Layout) -> bool:
     """Whether a row says that rows are not shown: DuckDB and polars write dots in each cell."""
     if not layout.has_gaps:
         return False
-    return {cell.strip() for cell in text.translate(_ALIKE).strip().strip(layout.bar).split(layout.bar)} <= {"·", "…"}
+    cells = text.translate(_ALIKE).strip().strip(layout.bar).split(layout.bar)
+    return {*map(str.strip, cells)} <= {*_dots(layout)}
+
+
+def _dots(layout: Layout) -> tuple[str, ...]:
+    """What stands in each cell of such a row; three points only where nothing but ASCII is drawn."""
+    return _DOTS[: 2 + (layout.bar == "|")] if layout.has_gaps else ()
 
 
 def _bars(text: str, layout: Layout) -> int:
