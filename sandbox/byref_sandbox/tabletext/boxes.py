@@ -252,13 +252,17 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
         if header is None:
             body = lines[at].end
     number = lines[at].number + data.count(b"\n", lines[at].start, body)
+    unruled = 0
     if layout.format != "markdown" and layout.is_framed:
-        layout = layout._replace(is_grid=_is_grid(lines_of(data, body, number), layout))
+        ruled, unruled = _between_rows(lines_of(data, body, number), layout)
+        layout = layout._replace(is_grid=ruled > unruled)
     end, number = _end(data, body, number, layout, parts)
     ends = [part for part in parts.made if part.kind == "records"] or parts.made
     last = next(part for part in reversed(ends) if part.kind in ("records", "rule", "header"))
     how = Drawn(body, last.end, layout)
-    return made(layout.format, header, layout.width, parts, how, data, may_wrap=not layout.is_grid), end, number
+    notes = [f"{unruled:,} lines without a rule above them are of the rows above"] if layout.is_grid and unruled else []
+    table = made(layout.format, header, layout.width, parts, how, data, notes=notes, may_wrap=not layout.is_grid)
+    return table, end, number
 
 
 def _are_types(text: str) -> bool:
@@ -293,8 +297,8 @@ def _has_blank_bars(text: str, layout: Layout) -> bool:
     return not layout.is_framed and _is_row(text, layout) and " " in text.strip()
 
 
-def _is_grid(lines: Iterator[Line], layout: Layout) -> bool:
-    """Whether rules stand between most rows, too: a line that lacks cells of the first one behind a rule is no row of its own."""
+def _between_rows(lines: Iterator[Line], layout: Layout) -> tuple[int, int]:
+    """How often a rule is between two rows, and how often none: a line that lacks cells of the first one behind a rule is no row."""
     first: list[str] | None = None
     ruled = unruled = 0
     is_below_rule = False
@@ -313,7 +317,7 @@ def _is_grid(lines: Iterator[Line], layout: Layout) -> bool:
         elif not goes_on(first, cells):
             unruled += 1
         is_below_rule = False
-    return ruled > unruled
+    return ruled, unruled
 
 
 def _end(data: bytes, body: int, number: int, layout: Layout, parts: Parts) -> tuple[int, int]:

@@ -162,8 +162,8 @@ class _Rest:
 
 
 def _is_words(above: str, below: str) -> bool:
-    """Whether one text may go on in the line below."""
-    return above != "" and "\n" not in above and (" " in above or len(below) < len(above))
+    """Whether one text may go on in the line below; codes of one length do not."""
+    return above != "" and "\n" not in above and (" " in above or len(below) != len(above))
 
 
 def _kinds_of(rows: Iterable[Row], widest: list[int]) -> tuple[int, list[set[Kind]]]:
