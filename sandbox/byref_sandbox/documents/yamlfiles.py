@@ -20,7 +20,7 @@ from byref_sandbox.documents.inflating import Room
 
 _MAX_NODES: Final = 5_000_000
 """Values, those counted again that an alias repeats."""
-_MAX_MERGED: Final = 1_000_000
+_MAX_MERGED: Final = 300_000
 """Members that mappings have from others; each of them is held."""
 _MAX_DEPTH: Final = 200
 _MAX_BRACKETS: Final = 500

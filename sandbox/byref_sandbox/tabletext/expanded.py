@@ -29,7 +29,7 @@ _BEGINS: Final = re.compile(r"[-+\u2500-\u257f]{1,2}\[ RECORD (\d+) \][-+\u2500-
 _BARS: Final = "|│║"
 _FRAMED: Final = "+┌├╔╠╓╟╒╞"
 """What the line above a record begins with where bars are at both ends of its members."""
-_MEMBER: Final = re.compile(r"\s*(|\S.*?)\s+([|│║]) ?(.*)")
+_MEMBER: Final = re.compile(r"\s*(|[^\s|│║].*?)\s+([|│║]) ?(.*)")
 _LAST: Final = re.compile(r"[└╚╙╘+][-─═┴╧╨╩+]*[┘╝╜╛+]")
 _CONTINUED: Final = ("+", "↵")
 _MYSQL_COUNT: Final = re.compile(r"\d+ rows? in set\b.*")
