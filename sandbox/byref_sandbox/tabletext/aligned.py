@@ -594,7 +594,27 @@ def _may_be_two(name: str) -> bool:
 
 
 def _ruled(data: bytes, head: Sequence[Line], at: int, rule: Line) -> tuple[Table, ...] | NotATable | None:
-    """Read a table whose rule says where its columns begin."""
+    """Read tables whose rules say where their columns begin."""
+    tables: list[Table] = []
+    end = 0
+    while end < len(data):
+        if len(tables) == MAX_TABLES:
+            return too_many(rule.number)
+        table = _below_rule(data, end, head, at, rule)
+        if table is None or isinstance(table, NotATable):
+            return table
+        tables.append(table)
+        end = table.parts[-1].end
+        number = rule.number + data.count(b"\n", rule.start, end)
+        head = list(islice(lines_of(data, end, number), 3))
+        if head and (len(head) < 3 or not _is_rule(head[2].text)):
+            return NotATable("the rule is not that of another table", number)
+        rule, at = head[0] if head else rule, 1
+    return tuple(tables)
+
+
+def _below_rule(data: bytes, start: int, head: Sequence[Line], at: int, rule: Line) -> Table | NotATable | None:
+    """Read a table, from `start` up to the end of the text or to the rule above the next one."""
     begins = [found.start() for found in re.finditer(r"[=+]+" if "+" in rule.text else r"[-=]+", rule.text)]
     places = tuple(begins[1:])
     header = head[at]
@@ -605,43 +625,36 @@ def _ruled(data: bytes, head: Sequence[Line], at: int, rule: Line) -> tuple[Tabl
     below = head[at + 1]
     parts = Parts()
     top = rule if rule.number < header.number else header
-    parts.add("preamble", 0, top.start)
+    parts.add("preamble", start, top.start)
     if top is rule:
         parts.add("rule", rule.start, rule.end)
     parts.add("header", header.start, header.end)
     parts.add("rule", below.start, below.end)
     closes = top is rule
-    stop = end = below.end
-    is_over = False
+    stop = below.end
+    is_closed = is_over = False
     for line in lines_of(data, below.end, below.number + 1):
+        if is_closed and _is_rule(line.text):
+            break
+        if not closes and COUNTS.match(line.text) and line.text.startswith("("):
+            is_over = True
         if is_over or line.is_blank:
-            is_over = is_over or line.is_blank
+            is_over = True
             parts.add("blank" if line.is_blank else "footer", line.start, line.end)
-            if not (line.is_blank or closes or COUNTS.match(line.text)):
+            if not (line.is_blank or is_closed or COUNTS.match(line.text)):
                 return NotATable(
                     "the line is behind a blank one below the table, and no count of its rows", line.number
                 )
         elif closes and _RULE.fullmatch(line.text):
             parts.add("rule", line.start, line.end)
-            is_over = True
+            is_closed = is_over = True
         else:
             if any(line.text[place - 1 : place].strip() for place in places) and line.text.isascii():
                 return NotATable("a cell is where the rule has a gap", line.number)
             parts.add("records", line.start, line.end)
             stop = line.end
-        end = line.end
-    if stop == below.end or end < len(data):
-        return None
     footer = sum(part.end - part.start for part in parts.made if part.kind == "footer")
-    if footer > max(400, stop):
+    if stop == below.end or footer > max(400, stop - start):
         return None
-    return (
-        made(
-            "aligned",
-            names,
-            len(names),
-            parts,
-            Aligned(below.end, below.number + 1, stop, Cutting("places", places)),
-            data,
-        ),
-    )
+    how = Aligned(below.end, below.number + 1, stop, Cutting("places", places))
+    return made("aligned", names, len(names), parts, how, data, may_wrap=True)

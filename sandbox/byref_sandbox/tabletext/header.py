@@ -28,6 +28,7 @@ _NO_NAMES: Final = tuple(
             r"[a-z]+://",
             r"\S+@\S+\.\S",
             r"\d+ [-+]*$",  # git diff --stat
+            r".*\S:$",  # the keys of a status
         ),
     )
 )

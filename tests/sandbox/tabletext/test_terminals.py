@@ -716,3 +716,22 @@ def test_types_of_duckdb_are_no_names() -> None:
             duckdb.sql(f"SELECT i, {type_} AS n FROM range(5) t(i)").show()
         [table] = recognise(shown.getvalue()).tables  # type: ignore[union-attr]
         assert table.names == ("i", "n"), shown.getvalue()
+
+
+def test_simple_tables_below_one_another() -> None:
+    simple = tabulate.tabulate([[n, f"n{n}"] for n in range(20)], ["id", "name"], tablefmt="rst")
+    found = recognise(f"One\n\n{simple}\n\nTwo\n\n{simple}\n")
+    assert isinstance(found, Recognised) and [table.rows for table in found.tables] == [20, 20]
+    parts = [part for table in found.tables for part in table.parts]
+    assert [part.start for part in parts] == [0, *(part.end for part in parts[:-1])]
+    rows = simple.split("\n")
+    assert isinstance(recognise("\n".join([*rows[:9], "", *rows[9:]])), NotATable)
+    psql = "id lang\n-- ----\n 1 C++\n 2 Go\n(2 rows)\n\n"  # border 0
+    [table] = recognise(psql).tables  # type: ignore[union-attr]
+    assert [*table.records()] == [("1", "C++"), ("2", "Go")]
+
+
+def test_the_first_of_keys_is_no_name() -> None:
+    status = "Name:\tsh\nUmask:\t0022\nState:\tR (running)\n" + "".join(f"K{n}:\t{n} kB\n" for n in range(20))
+    [table] = recognise(status).tables  # type: ignore[union-attr]
+    assert (table.header, next(table.records())) == (None, ("Name:", "sh"))
