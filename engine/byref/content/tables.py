@@ -234,6 +234,7 @@ def _said(found: Recognised, around: Iterable[Iterable[tuple[PartKind, str]]]) -
                 f"{table.ragged_rows:,} ragged {'row' if table.ragged_rows == 1 else 'rows'}, first in line {row.line:,}: "
                 f"{row.cells} cells for {len(table.names)} columns"
             )
+        said.extend(table.notes)
     return "; ".join(said[:_SAID])
 
 

@@ -1,7 +1,8 @@
 """YAML: a list of mappings, or a document for each record, is a table; of anything else the value is given as JSON.
 
 Plain words are read by the rules of YAML 1.2 that JSON shares: `no`, `012`, `1_000`, `12:30` and dates are texts as they stand, as they
-are in the author's eyes. Only `true`, `false`, `null`, `~` and numbers as JSON writes them are more.
+are in the author's eyes. Only `true`, `false`, `null`, `~` and numbers as JSON writes them are more. Merge keys (`<<: *base`) are
+those of YAML 1.1, as files rely on them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from byref_sandbox.documents.inflating import Room
 
 _MAX_NODES: Final = 5_000_000
 """Values, those counted again that an alias repeats."""
+_MAX_MERGED: Final = 300_000
+"""Members that mappings have from others; each of them is held."""
 _MAX_DEPTH: Final = 200
 _MAX_BRACKETS: Final = 500
 _BRACKETS: Final = re.compile(r"[\[{]+|[\]}]+")
@@ -29,6 +32,8 @@ _COMMENT: Final = re.compile(r"(?m)^\s*#")
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Plain values alone, by fewer rules than YAML 1.1 has."""
 
+    merged = 0
+    """Members that mappings have from others."""
     yaml_implicit_resolvers: Final[dict[str, Any]] = {}
     yaml_constructors: Final = {
         tag: made
@@ -42,10 +47,39 @@ def _number(loader: Any, node: Any) -> Any:
     return float(text) if set(text) & set(".eE") else int(text)
 
 
+def _merge(loader: Any, node: Any, depth: int = 0) -> int:
+    """Give a mapping the members of those that it merges, before its own, which replace them; return how many of its members these are."""
+    if hasattr(node, "inherited"):
+        return int(node.inherited)
+    own = [pair for pair in node.value if not _merges(pair[0])]
+    merged = [value for key, value in node.value if _merges(key)]
+    node.value, node.inherited = own, 0  # a mapping may merge itself
+    inherited: list[Any] = []
+    for value in merged:
+        for each in reversed(value.value) if isinstance(value, yaml.SequenceNode) else (value,):
+            if not isinstance(each, yaml.MappingNode):
+                raise NotATable(f"line {each.start_mark.line + 1}: what is merged is no mapping")
+            if depth > _MAX_DEPTH:
+                raise NotATable(f"line {each.start_mark.line + 1}: more than {_MAX_DEPTH:,} mappings merge one another")
+            _merge(loader, each, depth + 1)
+            inherited += each.value
+            loader.merged += len(each.value)
+            if loader.merged > _MAX_MERGED:
+                raise NotATable(f"its merge keys stand for more than {_MAX_MERGED:,} values")
+    node.value, node.inherited = inherited + own, len(inherited)
+    return len(inherited)
+
+
+def _merges(key: Any) -> bool:
+    return isinstance(key, yaml.ScalarNode) and key.value == "<<" and not key.style
+
+
 def _mapping(loader: Any, node: Any) -> Iterator[Any]:
     made: dict[Any, Any] = {}
     yield made
-    for key_node, value_node in node.value:
+    own = set()
+    inherited = _merge(loader, node)
+    for at, (key_node, value_node) in enumerate(node.value):
         key = loader.construct_object(key_node, deep=True)
         key = (
             key
@@ -56,8 +90,10 @@ def _mapping(loader: Any, node: Any) -> Iterator[Any]:
         )
         if key is None:
             raise NotATable(f"line {key_node.start_mark.line + 1}: a key is a list or a mapping")
-        if key in made:
+        if key in own:
             raise NotATable(f"line {key_node.start_mark.line + 1}: the key {key[:100]!r} comes twice")
+        if at >= inherited:
+            own.add(key)
         made[key] = loader.construct_object(value_node, deep=False)
 
 

@@ -214,8 +214,9 @@ def _found(section: list[Line]) -> _Found | None:
         body = [body[0], *takewhile(lambda line: not _SOLID.fullmatch(line.text), body[1:])]
     is_solid = bool(body) and _SOLID.fullmatch(body[0].text) is not None
     is_ruled = bool(body) and _is_rule(body[0].text)
-    rows = [line.text for line in body[is_ruled or is_solid :] if line.text != header]
-    if not rows or max(map(len, rows)) > _MAX_LINE:
+    below = [line.text for line in body[is_ruled or is_solid :]]
+    rows = [line for line in below if line != header]
+    if not rows or max(map(len, rows)) > _MAX_LINE or not _are_pages(below, header):
         return None
     for way in (_by_words, _by_ends, _by_gutters, _by_first_words):
         found = way(header, rows)
@@ -223,12 +224,32 @@ def _found(section: list[Line]) -> _Found | None:
             names, cutting = found
             if len(rows) == 1 and cutting.way == "first words":
                 return None  # any line of so many words has these
+            if at and _is_alike(section[at - 1].text, header, cutting):
+                return None  # it may be a record, and the names above it
             if index and not _is_full(cutting, index, rows):
                 return None  # what is repeated is not there
             is_wide = len(names) >= _LEAST_COLUMNS or (way is _by_ends and len(rows) >= _MANY)
             if is_wide and (is_ruled or _is_evident(names, rows, cutting)):
                 return _Found(section[at], names, body, cutting)
     return None
+
+
+def _are_pages(lines: Sequence[str], names: str) -> bool:
+    """Whether the names come again above pages of as many rows, if at all: otherwise they are a record like the others."""
+    places = [-1, *(at for at, line in enumerate(lines) if line == names), len(lines)]
+    *pages, last = [after - before - 1 for before, after in pairwise(places)]
+    return not pages or (pages[0] > 1 and {*pages} == {pages[0]} and last <= pages[0])
+
+
+def _is_alike(line: str, names: str, cutting: Cutting) -> bool:
+    """Whether a line has a word in each column."""
+    if cutting.way == "places":
+        is_cut = any(line[place - 1 : place].strip() for place in cutting.places)
+        return not is_cut and all(map(str.strip, cut(line, cutting.places)))
+    words, columns = _runs(line), _runs(names)
+    return len(words) == len(columns) and all(
+        begin < stop and start < end for (begin, end), (start, stop) in zip(words, columns, strict=True)
+    )
 
 
 def _with_index(header: str, below: Sequence[str]) -> tuple[str, int]:
@@ -301,18 +322,19 @@ def _made(data: bytes, start: int, found: _Found) -> Table:
     parts = Parts()
     parts.add("preamble" if data[start : header.start].strip() else "blank", start, header.start)
     parts.add("header", header.start, body[0].start)
-    repeats = ""
+    again = 0
     if _is_rule(body[0].text) or _SOLID.fullmatch(body[0].text):
         parts.add("rule", body[0].start, body[0].end)
         body = body[1:]
     for line in body:
         if line.text == header.text:
-            repeats = header.text
+            again += 1
             parts.add("header", line.start, line.end)
         else:
             parts.add("records", line.start, line.end)
-    how = Aligned(body[0].start, body[0].number, body[-1].end, found.cutting, repeats)
-    return made("aligned", found.names, len(found.names), parts, how, data)
+    how = Aligned(body[0].start, body[0].number, body[-1].end, found.cutting, header.text if again else "")
+    notes = [f"the names come again {again:,} {'time' if again == 1 else 'times'}"] if again else []
+    return made("aligned", found.names, len(found.names), parts, how, data, notes=notes, may_wrap=True)
 
 
 class Aligned(msgspec.Struct, frozen=True, tag="aligned"):
@@ -572,7 +594,27 @@ def _may_be_two(name: str) -> bool:
 
 
 def _ruled(data: bytes, head: Sequence[Line], at: int, rule: Line) -> tuple[Table, ...] | NotATable | None:
-    """Read a table whose rule says where its columns begin."""
+    """Read tables whose rules say where their columns begin."""
+    tables: list[Table] = []
+    end = 0
+    while end < len(data):
+        if len(tables) == MAX_TABLES:
+            return too_many(rule.number)
+        table = _below_rule(data, end, head, at, rule)
+        if table is None or isinstance(table, NotATable):
+            return table
+        tables.append(table)
+        end = table.parts[-1].end
+        number = rule.number + data.count(b"\n", rule.start, end)
+        head = list(islice(lines_of(data, end, number), 3))
+        if head and (len(head) < 3 or not _is_rule(head[2].text)):
+            return NotATable("the rule is not that of another table", number)
+        rule, at = head[0] if head else rule, 1
+    return tuple(tables)
+
+
+def _below_rule(data: bytes, start: int, head: Sequence[Line], at: int, rule: Line) -> Table | NotATable | None:
+    """Read a table, from `start` up to the end of the text or to the rule above the next one."""
     begins = [found.start() for found in re.finditer(r"[=+]+" if "+" in rule.text else r"[-=]+", rule.text)]
     places = tuple(begins[1:])
     header = head[at]
@@ -583,43 +625,36 @@ def _ruled(data: bytes, head: Sequence[Line], at: int, rule: Line) -> tuple[Tabl
     below = head[at + 1]
     parts = Parts()
     top = rule if rule.number < header.number else header
-    parts.add("preamble", 0, top.start)
+    parts.add("preamble", start, top.start)
     if top is rule:
         parts.add("rule", rule.start, rule.end)
     parts.add("header", header.start, header.end)
     parts.add("rule", below.start, below.end)
     closes = top is rule
-    stop = end = below.end
-    is_over = False
+    stop = below.end
+    is_closed = is_over = False
     for line in lines_of(data, below.end, below.number + 1):
+        if is_closed and _is_rule(line.text):
+            break
+        if not closes and COUNTS.match(line.text) and line.text.startswith("("):
+            is_over = True
         if is_over or line.is_blank:
-            is_over = is_over or line.is_blank
+            is_over = True
             parts.add("blank" if line.is_blank else "footer", line.start, line.end)
-            if not (line.is_blank or closes or COUNTS.match(line.text)):
+            if not (line.is_blank or is_closed or COUNTS.match(line.text)):
                 return NotATable(
                     "the line is behind a blank one below the table, and no count of its rows", line.number
                 )
         elif closes and _RULE.fullmatch(line.text):
             parts.add("rule", line.start, line.end)
-            is_over = True
+            is_closed = is_over = True
         else:
             if any(line.text[place - 1 : place].strip() for place in places) and line.text.isascii():
                 return NotATable("a cell is where the rule has a gap", line.number)
             parts.add("records", line.start, line.end)
             stop = line.end
-        end = line.end
-    if stop == below.end or end < len(data):
-        return None
     footer = sum(part.end - part.start for part in parts.made if part.kind == "footer")
-    if footer > max(400, stop):
+    if stop == below.end or footer > max(400, stop - start):
         return None
-    return (
-        made(
-            "aligned",
-            names,
-            len(names),
-            parts,
-            Aligned(below.end, below.number + 1, stop, Cutting("places", places)),
-            data,
-        ),
-    )
+    how = Aligned(below.end, below.number + 1, stop, Cutting("places", places))
+    return made("aligned", names, len(names), parts, how, data, may_wrap=True)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice, pairwise, takewhile
+from itertools import islice, pairwise
 from string import whitespace
 from typing import Final, NamedTuple
 
@@ -25,6 +25,7 @@ from byref_sandbox.tabletext.lines import (
     blocks_of,
     cut,
     display_width,
+    goes_on,
     lines_of,
     made,
 )
@@ -53,11 +54,18 @@ _ALIKE: Final = str.maketrans("┃║┆┊╎", "│││││")
 _MARKDOWN: Final = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
 _CONTINUED: Final = ("+", "↵")
 _WRAPPED: Final = (".", "…")
+_DOTS: Final = ("·", "…", "...")
+"""What DuckDB and polars write for what they do not show."""
 _HEAD_LINES: Final = 64
+_LOOKED_LINES: Final = 1_000
+"""Lines of a table in which is seen whether rules stand between its rows."""
 _NO_TEXT: Final = "-+|=:" + "".join(map(chr, range(0x2500, 0x2580))) + whitespace
 """What rules, and rows without text, are made of."""
 _SQL_TYPES: Final = re.compile(
-    r"(?:u?(?:tiny|small|big|huge)?int\w*|varchar(?:\[\])*|double|float|boolean|date|timestamp.*|time.*|decimal\(.*\)|blob|uuid|interval|json|struct\(.*|map\(.*|.*\[\])"
+    r"(?:u?(?:tiny|small|big|huge)?int\w*|varchar(?:\[\])*|double|float|boolean|date|timestamp.*|time.*|decimal\(.*\)|blob|uuid|interval|json|struct\(.*|map\(.*|.*\[\]|bit|\"null\"|enum\(.*|union\(.*)"
+)
+_POLARS_TYPES: Final = re.compile(
+    r"[iuf]\d+|str|bool|date|time|cat|enum|null|binary|object|(?:datetime|duration|list|array|struct|decimal)\[.*|"
 )
 
 
@@ -75,6 +83,8 @@ class Layout(NamedTuple):
     """Whether a rule ends each row, so that a row may have several lines."""
     has_gaps: bool = False
     """Whether rows of dots stand for rows that are not shown, and are none themselves."""
+    end: int = 0
+    """Where a terminal shows the end of the rule of rows without a frame; 0 if it is not known."""
 
 
 def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
@@ -156,7 +166,7 @@ def _first_rule(lines: list[Line]) -> tuple[int, Layout] | None:
                 return at, Layout("markdown", "|", len(columns), places, is_framed, False)
             continue
         crossings = [place for place, mark in _shown(text) if mark in _CROSSINGS]
-        if after and after.lstrip()[:1] in _BARS and stripped[0] in _LEFT:
+        if after.strip() and after.lstrip()[0] in _BARS and stripped[0] in _LEFT:
             bar = after.lstrip()[0].translate(_ALIKE)
             bars = [place for place, mark in _shown(after.translate(_ALIKE)) if mark == bar]
             crossed = _crossings_of(text)
@@ -168,7 +178,9 @@ def _first_rule(lines: list[Line]) -> tuple[int, Layout] | None:
                 return at, Layout("box", bar, len(inner) + 1, crossed, True, False, bar == "│")
         elif crossings and before and stripped[0] in "-─╶━╺" and any(bar in before for bar in _BARS):
             bar = next(bar for bar in _BARS if bar in before).translate(_ALIKE)
-            return at, Layout("box", bar, len(crossings) + 1, tuple(crossings), False, False)
+            return at, Layout(
+                "box", bar, len(crossings) + 1, tuple(crossings), False, False, end=display_width(text.rstrip())
+            )
     return None
 
 
@@ -212,17 +224,24 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
         )
         parts.add("rule", lines[at].start, lines[at].end)
         body = lines[at].end
+        types, rule = [*islice(lines_of(data, body, lines[at].number + 1), 2), None, None][:2]
+        if layout.format == "markdown" and types and rule and _is_rule(rule.text) and _are_types(types.text):
+            parts.add("header", types.start, types.end)
+            parts.add("rule", rule.start, rule.end)
+            body = rule.end
+            layout = layout._replace(format="markdown" if "|" in rule.text else "box", has_gaps=True)
     else:
         parts.add("preamble", start, lines[at].start)
         parts.add("rule", lines[at].start, lines[at].end)
         names: list[list[str]] = []
-        rules = 1
         for line in lines_of(data, lines[at].end, lines[at].number + 1):
             if _is_rule(line.text):
-                rules += 1
                 following = data[line.end : line.end + 64].decode("utf-8", "replace").lstrip()[:1]
                 if names and following.translate(_ALIKE) == layout.bar:
-                    header = _header_of(names)
+                    columns = [[cell.strip() for cell in column] for column in zip(*names, strict=True)]
+                    is_polars = _is_of_polars(columns)
+                    header = [column[0] for column in columns] if is_polars else _header_of(columns)
+                    layout = layout._replace(has_gaps=layout.has_gaps or is_polars)
                     parts.add("header", lines[at].end, line.start)
                     parts.add("rule", line.start, line.end)
                     body = line.end
@@ -232,18 +251,33 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
             names.append(_cells(line, layout))
         if header is None:
             body = lines[at].end
-        layout = layout._replace(is_grid=_is_grid(data, body))
-    end, number = _end(data, body, lines[at].number + data.count(b"\n", lines[at].start, body), layout, parts)
+    number = lines[at].number + data.count(b"\n", lines[at].start, body)
+    unruled = 0
+    if layout.format != "markdown" and layout.is_framed:
+        ruled, unruled = _between_rows(lines_of(data, body, number), layout)
+        layout = layout._replace(is_grid=ruled > unruled)
+    end, number = _end(data, body, number, layout, parts)
     ends = [part for part in parts.made if part.kind == "records"] or parts.made
     last = next(part for part in reversed(ends) if part.kind in ("records", "rule", "header"))
-    return made(layout.format, header, layout.width, parts, Drawn(body, last.end, layout), data), end, number
+    how = Drawn(body, last.end, layout)
+    notes = [f"{unruled:,} lines without a rule above them are of the rows above"] if layout.is_grid and unruled else []
+    table = made(layout.format, header, layout.width, parts, how, data, notes=notes, may_wrap=not layout.is_grid)
+    return table, end, number
 
 
-def _header_of(lines: list[list[str]]) -> list[str]:
-    columns = [[cell.strip() for cell in column] for column in zip(*lines, strict=True)]
-    if len(lines) == 3 and all(set(column[1]) == {"-"} for column in columns):  # polars: names, a rule, types
-        return [column[0] for column in columns]
-    types = [column[1] for column in columns if len(column) == 2 and column[1] != "…"]  # columns that are not shown
+def _are_types(text: str) -> bool:
+    """Whether a row below names has their types, as polars writes them."""
+    types = _markdown_cells(text)
+    return any(types) and all(map(_POLARS_TYPES.fullmatch, types))
+
+
+def _is_of_polars(columns: list[list[str]]) -> bool:
+    """Whether names, dashes and types are above one another; columns that are not shown have dots for a name, and nothing below."""
+    return all(len(column) == 3 and (set(column[1]) == {"-"} or column[0] in _DOTS) for column in columns)
+
+
+def _header_of(columns: list[list[str]]) -> list[str]:
+    types = [column[1] for column in columns if len(column) == 2 and column[1] not in _DOTS]
     if types and all(map(_SQL_TYPES.fullmatch, types)):
         return [column[0] for column in columns]
     return [" ".join(filter(None, column)) for column in columns]
@@ -258,12 +292,32 @@ def _is_rule(text: str) -> bool:
     )
 
 
-def _is_grid(data: bytes, body: int) -> bool:
-    """Whether rules stand between the rows, too."""
-    lines = list(takewhile(lambda line: not _CLOSING.fullmatch(line.text.strip()), islice(lines_of(data, body), 32)))
-    rules = [at for at, line in enumerate(lines) if _is_rule(line.text) or line.text.strip()[:1] in tuple(_BELOW[1:])]
-    rows = [line for line in lines[: rules[-1] if rules else 0] if not _is_rule(line.text)]
-    return len(rules) >= 2 and len(rows) > 1 and all(after - before > 1 for before, after in pairwise(rules))
+def _has_blank_bars(text: str, layout: Layout) -> bool:
+    """Whether dashes are cells: no rule of rows without a frame has their bars, with blanks around them."""
+    return not layout.is_framed and _is_row(text, layout) and " " in text.strip()
+
+
+def _between_rows(lines: Iterator[Line], layout: Layout) -> tuple[int, int]:
+    """How often a rule is between two rows, and how often none: a line that lacks cells of the first one behind a rule is no row."""
+    first: list[str] | None = None
+    ruled = unruled = 0
+    is_below_rule = False
+    for line in islice(lines, _LOOKED_LINES):
+        if _is_rule(line.text):
+            if is_below_rule or line.text.strip()[0] in _ABOVE or _CLOSING.fullmatch(line.text.strip()):
+                break
+            is_below_rule = True
+            continue
+        if not _is_row(line.text, layout):
+            break
+        cells = [cell.strip() for cell in _cells(line, layout)]
+        if first is None or is_below_rule:
+            ruled += first is not None
+            first = cells
+        elif not goes_on(first, cells):
+            unruled += 1
+        is_below_rule = False
+    return ruled, unruled
 
 
 def _end(data: bytes, body: int, number: int, layout: Layout, parts: Parts) -> tuple[int, int]:
@@ -334,10 +388,10 @@ def _plain_rows(block: bytes, layout: Layout) -> list[list[str]] | None:
 def _marks_of(layout: Layout) -> tuple[str, ...]:
     """What is in a block that may have more than plain rows: colours, other bars, dots for rows, cells that go on, escapes."""
     bar = layout.bar
+    gaps = _dots(layout)
     if layout.format == "markdown":
-        return ("\r", "\x1b", "\\")
+        return ("\r", "\x1b", "\\", *gaps)
     others = tuple(mark for mark in _BARS if mark.translate(_ALIKE) == bar != mark)
-    gaps = ("·", "…") if layout.has_gaps else ()
     continued = tuple(mark + end for mark in _CONTINUED for end in (bar, "\n"))
     wrapped = tuple(begin + mark for mark in _WRAPPED for begin in (bar, "\n"))
     return ("\r", "\x1b", *others, *gaps, *continued, *wrapped)
@@ -347,7 +401,13 @@ def _is_gap(text: str, layout: Layout) -> bool:
     """Whether a row says that rows are not shown: DuckDB and polars write dots in each cell."""
     if not layout.has_gaps:
         return False
-    return {cell.strip() for cell in text.translate(_ALIKE).strip().strip(layout.bar).split(layout.bar)} <= {"·", "…"}
+    cells = text.translate(_ALIKE).strip().strip(layout.bar).split(layout.bar)
+    return {*map(str.strip, cells)} <= {*_dots(layout)}
+
+
+def _dots(layout: Layout) -> tuple[str, ...]:
+    """What stands in each cell of such a row; three points only where nothing but ASCII is drawn."""
+    return _DOTS[: 2 + (layout.bar == "|")] if layout.has_gaps else ()
 
 
 def _bars(text: str, layout: Layout) -> int:
@@ -432,7 +492,7 @@ def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
             number = line.number + 1
             if line.is_blank:
                 continue
-            if layout.format != "markdown" and _is_rule(line.text):
+            if layout.format != "markdown" and _is_rule(line.text) and not _has_blank_bars(line.text, layout):
                 if layout.is_grid and open_row is not None:
                     yield tuple(open_row)
                     open_row = None
@@ -460,9 +520,12 @@ def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
             if any(cell[:1] in _WRAPPED for cell in raw):
                 raise Unbalanced("the row is wrapped", line)
             continued = [cell[-1:] in _CONTINUED and len(cell) > 1 for cell in raw]
+            continued[-1] &= layout.end in (0, display_width(line.text))  # nothing else is as long as the rule
             cells = [cell[:-1].rstrip() if more else cell for cell, more in zip(cells, continued, strict=True)]
             if open_row is not None:
-                cells = [f"{a}\n{b}" if was else a or b for a, b, was in zip(open_row, cells, were, strict=True)]
+                if any(cell and not was for cell, was in zip(cells, were, strict=True)):
+                    raise Unbalanced("the line goes on where the row above does not", line)
+                cells = [f"{a}\n{b}" if was else a for a, b, was in zip(open_row, cells, were, strict=True)]
             if any(continued):
                 open_row, were = cells, continued
                 continue

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from byref_sandbox.tabletext import dialects
-from byref_sandbox.tabletext.header import has_letter, has_row_names, header_rows
+from byref_sandbox.tabletext.header import has_letter, has_names, has_row_names, header_rows, is_sentence
 from byref_sandbox.tabletext.kinds import NUMBERS, Kind, kind_of, type_of
 from byref_sandbox.tabletext.matcher import Matcher
 from byref_sandbox.tabletext.result import (
@@ -299,11 +299,15 @@ class Scan:
             if self._width > MAX_CELLS:
                 return None
         fitting = [len(line.cells) == self._width for _, line in lines]
+
+        def fit(at: int) -> list[list[str]]:
+            return [line.cells for (_, line), fits in zip(lines[at:], fitting[at:], strict=True) if fits]
+
         first = 0
         while (
             first < len(lines)
             and first < _MAX_PREAMBLE
-            and (not fitting[first] or self._is_title(lines[first][1].cells))
+            and (not fitting[first] or self._is_title(lines[first][1].cells, fit(first + 1)))
         ):
             first += 1
         if first == len(lines) or first == _MAX_PREAMBLE or (first and not any(fitting[first:])):
@@ -311,11 +315,11 @@ class Scan:
             if not force and not fitting[0]:
                 return None
         before = [line.cells for _, line in lines[:first]]
-        if first and not self._is_preamble(before):
+        if first and not has_names(fit(first), self._width) and not self._is_preamble(before, fit(first)):
             last = before[-1]  # it may be the names, with a delimiter too many behind them
-            are_names = len(last) > self._width and not any(last[self._width :]) and self._is_preamble(before[:-1])
+            are_names = len(last) > self._width and not any(last[self._width :]) and self._is_preamble(before[:-1], [])
             first = first - 1 if are_names else 0
-        body = [line.cells for (_, line), fits in zip(lines[first:], fitting[first:], strict=True) if fits]
+        body = fit(first)
         ragged_header = not fitting[first]
         if ragged_header:
             body.insert(0, lines[first][1].cells)
@@ -342,13 +346,16 @@ class Scan:
             self._learn(row)
         return _Begin(header, preamble_end, start)
 
-    def _is_title(self, cells: list[str]) -> bool:
-        """Whether a row of the right width is a title in the first cell, or blank."""
-        return self._width > 2 and not any(cell.strip() for cell in cells[1:])
+    def _is_title(self, cells: list[str], below: list[list[str]]) -> bool:
+        """Whether a row of the right width is blank, a title in the first cell, or a sentence above names."""
+        if self._width > 2 and not any(cell.strip() for cell in cells[1:]):
+            return True
+        return is_sentence(cells, below) and has_names(below, self._width)
 
-    def _is_preamble(self, rows: list[list[str]]) -> bool:
+    def _is_preamble(self, rows: list[list[str]], below: list[list[str]]) -> bool:
         """Whether the rows before the first fitting one are lines about the table, and no shorter rows of it."""
-        return all(len([cell for cell in row if cell.strip()]) <= max(1, self._width // 2) for row in rows)
+        most = max(1, self._width // 2)
+        return all(sum(map(bool, map(str.strip, row))) <= most or is_sentence(row, below) for row in rows)
 
     def _learn(self, cells: Sequence[str]) -> None:
         for kinds, cell in zip(self._kinds, cells, strict=False):

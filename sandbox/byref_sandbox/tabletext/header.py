@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -27,6 +28,7 @@ _NO_NAMES: Final = tuple(
             r"[a-z]+://",
             r"\S+@\S+\.\S",
             r"\d+ [-+]*$",  # git diff --stat
+            r".*\S:$",  # the keys of a status
         ),
     )
 )
@@ -202,6 +204,20 @@ def _is_series(row: list[str]) -> bool:
         and not row[0].strip()
         and [cell.strip() for cell in row[1:]] == list(map(str, range(len(row) - 1)))
     )
+
+
+def has_names(rows: list[list[str]], width: int) -> bool:
+    """Whether the first row names the columns for sure: a word of it is above values."""
+    return header_rows(rows, width) > 0 and any(_is_typed(rows, column) for column in range(width))
+
+
+def is_sentence(row: list[str], below: list[list[str]]) -> bool:
+    """Whether a blank is behind a comma of a row, as in prose, and behind none of those below it."""
+    return any(_has_blank(row)) and bool(below) and not any(any(_has_blank(one)) for one in below)
+
+
+def _has_blank(row: list[str]) -> Iterator[bool]:
+    return (cell[:1] == " " for cell in row[1:])
 
 
 def has_row_names(rows: list[list[str]], width: int) -> bool:

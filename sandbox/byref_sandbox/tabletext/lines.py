@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -102,6 +103,13 @@ def cut(text: str, places: Sequence[int]) -> list[str]:
     return cells + [""] * (len(places) + 1 - len(cells))
 
 
+def goes_on(first: Sequence[str], line: Sequence[str]) -> bool:
+    """Whether cells may be the rest of a record's, wrapped: they lack some of its first line, have no others, and no value below a value."""
+    return any(a and not b for a, b in zip(first, line, strict=True)) and all(
+        not b or (a and not (kind_of(a) != "text" != kind_of(b))) for a, b in zip(first, line, strict=True)
+    )
+
+
 class Parts:
     """The parts of a table, one after another."""
 
@@ -118,14 +126,56 @@ class Parts:
             self.made.append(Part(kind, start, end))
 
 
-def kinds_of(rows: Iterable[Row], width: int) -> tuple[int, list[set[Kind]]]:
-    """How many rows there are, and of what kinds the cells of each column are."""
+class _Rest:
+    """Counts the rows that may be the rest of those above them: programs that wrap cells write each further line as a row."""
+
+    def __init__(self, width: int) -> None:
+        self.widest = [0] * width
+        """Characters of the longest cell of each column."""
+        self._lacking = 0
+        self._found: Counter[tuple[tuple[int, int], ...]] = Counter()
+        """Of such rows for each column with a cell: it and the room that its first word would have taken in the row above."""
+
+    def watch(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield rows as they come."""
+        first: Row = ()
+        above: Row = ()
+        for row in rows:
+            if first and "" in row and 2 * sum(map(bool, row)) <= len(row) and any(row) and goes_on(first, row):  # type: ignore[arg-type]
+                self._lacking += 1
+                places = [at for at, cell in enumerate(row) if cell]
+                if all(map(_is_words, (above[at] or "" for at in places), (row[at] or "" for at in places))):
+                    rooms = ((at, len(above[at] or "") + 1 + len((row[at] or "").split(None, 1)[0])) for at in places)
+                    self._found[tuple(rooms)] += 1
+            else:
+                first = row
+            above = row
+            yield row
+
+    @property
+    def count(self) -> int:
+        """How many there are; 0 if most rows that lack cells are none: a word goes to the next line only where there is no room for it."""
+        rest = sum(
+            count for rooms, count in self._found.items() if all(room > self.widest[column] for column, room in rooms)
+        )
+        return rest if 2 * rest > self._lacking else 0
+
+
+def _is_words(above: str, below: str) -> bool:
+    """Whether one text may go on in the line below; codes of one length do not."""
+    return above != "" and "\n" not in above and (" " in above or len(below) != len(above))
+
+
+def _kinds_of(rows: Iterable[Row], widest: list[int]) -> tuple[int, list[set[Kind]]]:
+    """How many rows there are, and of what kinds the cells of each column are; their lengths become the widest ones."""
+    width = len(widest)
     kinds: list[set[Kind]] = [set() for _ in range(width)]
     iterator, count = iter(rows), 0
     while chunk := list(islice(iterator, _CHUNK)):
         count += len(chunk)
         for column in range(width):
             cells = {row[column] or "" for row in chunk}
+            widest[column] = max(widest[column], *map(len, cells))
             if "text" not in kinds[column]:
                 kinds[column].update(map(kind_of, cells))
             elif not all(cells):
@@ -141,14 +191,23 @@ def made(
     how: How,
     data: bytes,
     names: Sequence[str] | None = None,
+    *,
+    notes: Sequence[str] = (),
+    may_wrap: bool = False,
 ) -> Table:
     """Make the table whose records are found so. `names` are those of columns that no header names.
+
+    With `may_wrap` its notes say how many rows may be the rest of those above them.
 
     Raises:
         Unbalanced: a line is no part of it.
     """
     names = unique_names(names or header, width)
-    count, kinds = kinds_of(how.rows(data, names), width)
+    rest = _Rest(width)
+    rows = how.rows(data, names)
+    count, kinds = _kinds_of(rest.watch(rows) if may_wrap else rows, rest.widest)
+    if rest.count:
+        notes = [*notes, f"{rest.count:,} of its rows may be the rest of those above them, wrapped"]
     return Table(
         format=format,
         names=names,
@@ -161,4 +220,5 @@ def made(
         parts=tuple(parts.made),
         how=how,
         source=data,
+        notes=tuple(notes),
     )

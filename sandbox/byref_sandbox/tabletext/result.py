@@ -85,6 +85,8 @@ class Table:
     repaired: tuple[int, ...] = ()
     """Lines, the first of them, where a quotation mark was read as text because it quotes nothing."""
     dialect: Dialect | None = None
+    notes: tuple[str, ...] = ()
+    """What else is to be told of how it is read."""
 
     def records(self) -> Iterator[tuple[str | None, ...]]:
         """The cells of each record, in order, as they are written without their quotes."""

@@ -501,6 +501,21 @@ def test_plain_words_of_yaml_stay_words(reader: Sandbox) -> None:
     ]
 
 
+def test_mappings_of_yaml_have_what_they_merge(reader: Sandbox) -> None:
+    """Own members before merged ones, the first merged before later ones, wherever the merge key stands."""
+    text = b"- &a {id: 0, x: 1}\n- &b {id: 1, w: 2}\n- {x: 9, <<: [*a, *b]}\n- {<<: {<<: *b, id: 7}}\n- {'<<': 3, id: &c {<<: *c}}\n"
+    assert records(only(reader.tables(text, name="x.yaml"))) == [
+        {"id": 0, "x": 1, "w": None, "<<": None},
+        {"id": 1, "x": None, "w": 2, "<<": None},
+        {"id": 0, "x": 9, "w": 2, "<<": None},
+        {"id": 7, "x": None, "w": 2, "<<": None},
+        {"id": {}, "x": None, "w": None, "<<": 3},
+    ]
+    assert [part.reason for part in reader.tables(b"- {<<: 5}\n- {a: 1}\n", name="x.yaml").left_out] == [
+        "line 1: what is merged is no mapping"
+    ]
+
+
 def test_what_is_in_archives_is_told_by_where_it_was(reader: Sandbox) -> None:
     inner = zipped(("deep.xml", "<r><x>1</x><x>2</x></r>"))
     found = reader.tables(
@@ -577,6 +592,8 @@ HOSTILE: list[tuple[str, Callable[[], bytes], str]] = [
     ("damaged Arrow", lambda: b"ARROW1\0\0" + b"\xff" * 1000, "no Arrow that can be read"),
     ("a damaged stream", lambda: damaged(stream(columns()), 8, 5), "no Arrow that can be read"),
     ("aliases of aliases", lambda: b"---\n" + bomb().encode(), "aliases stand for"),
+    ("merge keys of all", lambda: b"---\n- &a {" + b",".join(b"k%d: 1" % n for n in range(2_000)) + b"}\n" + b"- {<<: *a}\n" * 2_000, "merge keys stand for"),
+    ("merge keys one in another", lambda: b"---\n- [[" + b",".join(b"&a%d {<<: *a%d}" % (n, n - 1) if n else b"&a0 {k: 1}" for n in range(3_000)) + b"]]\n- <<: *a2999\n", "merge one another"),
     ("an alias of itself", lambda: b"- a: &a {x: *a}\n- b: 1\n", "refers to what it stands in"),
     ("deep brackets", lambda: b"---\na: " + b"[" * 100_000, "brackets are open"),
     ("a tag of Python", lambda: b"---\na: !!python/object/apply:os.system ['id']\n", "is not known"),

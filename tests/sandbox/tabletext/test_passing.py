@@ -84,6 +84,8 @@ def written(chance: random.Random, **dialect: object) -> str:
         TABLE,
         "\ufeff" + TABLE,
         "Report of June\n\n" + TABLE + "\nSource: the warehouse\n",
+        "Report by ACME, Inc.\n" + TABLE,
+        "Here it is, Bob, as you asked.\n\n" + TABLE,
         TABLE.replace("\n", "\r\n"),
         TABLE.replace(",", ";").replace(".5", ",5"),
         TABLE.removesuffix("\n"),

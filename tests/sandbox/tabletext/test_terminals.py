@@ -508,3 +508,230 @@ def test_a_record_with_dashes_for_values_is_no_line_of_names() -> None:
     assert isinstance(
         recognise("NAME       KIND  PRIVATE CHROOT  WAKE    LIMIT   MORE    COMMAND\n" + text), Recognised
     )
+
+
+MYSQL_RULE = "+----+------+\n"
+
+
+def mysql(rows: int, first: int = 10) -> str:
+    """A result of MySQL's."""
+    body = "".join(f"| {n} | n{n:<3} |\n" for n in range(first, first + rows))
+    return f"{MYSQL_RULE}| id | name |\n{MYSQL_RULE}{body}{MYSQL_RULE}{rows} rows in set (0.00 sec)\n\n"
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 20, 27, 30, 40])
+def test_what_is_below_a_table_does_not_join_its_rows(rows: int) -> None:
+    found = recognise(mysql(rows) + mysql(20, 50))
+    assert isinstance(found, Recognised)
+    assert [table.rows for table in found.tables] == [rows, 20]
+    for below in ("\nSummary\n=======\nAll is well.\n", "--------------\ninsert into t\n--------------\n\nQuery OK\n"):
+        [table] = recognise(mysql(rows) + below).tables  # type: ignore[union-attr]
+        assert [*table.records()] == [(str(n), f"n{n}") for n in range(10, 10 + rows)]
+
+
+def test_rules_between_some_rows_do_not_join_the_others() -> None:
+    """A total, and sections: rows of a grid have a rule between most of them."""
+    body = [f"| {n} | n{n:<3} |\n" for n in range(10, 70)]
+    head = f"{MYSQL_RULE}| id | name |\n{MYSQL_RULE}"
+    total = head + "".join(body[:20]) + MYSQL_RULE + "| 99 | all  |\n" + MYSQL_RULE
+    sections = head + "".join(row + MYSQL_RULE * (n % 5 == 4) for n, row in enumerate(body))
+    for text, rows in ((total, 21), (sections, 60)):
+        [table] = recognise(text).tables  # type: ignore[union-attr]
+        assert (table.rows, table.types[0].name, table.notes) == (rows, "integer", ())
+
+
+def wrapped(rows: int, *, is_grid: bool) -> str:
+    text = "the health check of the service did not answer within some seconds"
+    return tabulate.tabulate(
+        [[n, f"{text} {n}", n * 3] for n in range(rows)],
+        ["id", "event", "retries"],
+        tablefmt="grid" if is_grid else "psql",
+        maxcolwidths=30,
+    )
+
+
+def test_rows_that_may_be_the_rest_of_others_are_told() -> None:
+    draw = random.Random(1)
+    [table] = recognise(wrapped(20, is_grid=True)).tables  # type: ignore[union-attr]
+    assert (table.rows, table.notes) == (20, ())
+    [table] = recognise(wrapped(20, is_grid=False)).tables  # type: ignore[union-attr]
+    assert (table.rows, table.notes) == (60, ("40 of its rows may be the rest of those above them, wrapped",))
+    sparse = tabulate.tabulate(
+        [[f"E{n:02}", draw.choice(["Oslo", "New York"]), draw.choice(["", "x", "to do"])] for n in range(40)],
+        ["id", "city", "note"],
+        tablefmt="psql",
+    )
+    [table] = recognise(sparse).tables  # type: ignore[union-attr]
+    assert (table.rows, table.notes) == (40, ())
+    rule = "+---+---+\n"
+    both = f"{rule}| a | b |\n{rule}| c | d |\n{rule}| e | f |\n| g | h |\n{rule}| i | j |\n{rule}"
+    [table] = recognise(both).tables  # type: ignore[union-attr]
+    assert (table.rows, table.notes) == (3, ("1 lines without a rule above them are of the rows above",))
+
+
+def test_a_cell_of_psql_goes_on_where_its_sign_is_in_the_margin() -> None:
+    rows = [("1", "C++"), ("2", "Go"), ("3", "a+"), ("4", "+")]
+    text = " id | lang \n----+------\n" + "".join(f"  {n} | {lang}\n" for n, lang in rows) + "(4 rows)\n"
+    [table] = recognise(text).tables  # type: ignore[union-attr]
+    assert [*table.records()] == rows
+    text = " id | lang \n----+------\n  1 | C++ +\n    | Go\n  2 | C+++\n(2 rows)\n"
+    [table] = recognise(text).tables  # type: ignore[union-attr]
+    assert [*table.records()] == [("1", "C++\nGo"), ("2", "C+++")]
+    other = "|a  |b  |\n".join(("+---+---+\n",) * 2) + "|C++|1  |\n|Go |2  |\n+---+---+\n"
+    assert isinstance(recognise(other), NotATable)  # what goes on has no other cells
+
+
+def test_rows_of_dashes_are_rows_of_psql() -> None:
+    rows = [("-", "-"), ("1", "-"), ("-", "2"), ("--", "---")]
+    text = " phone | fax \n-------+-----\n" + "".join(f" {a:<5} | {b}\n" for a, b in rows) + "(4 rows)\n"
+    [table] = recognise(text).tables  # type: ignore[union-attr]
+    assert [*table.records()] == rows
+
+
+PSQL_RECORDS = "-[ RECORD 1 ]\nid   | 1\nlang | C++\n-[ RECORD 2 ]\nid   | 2\nlang | a+ +\n     | |b|\n\n"
+MYSQL_RECORDS = f"""\
+{"*" * 27} 1. row {"*" * 27}
+  id: 1
+body: Dear Ann,
+
+Regards: the shop
+{"*" * 27} 2. row {"*" * 27}
+  id: 2
+body: at 10:30
+2 rows in set (0.00 sec)
+
+"""
+
+
+def test_records_below_one_another() -> None:
+    for text in (PSQL_RECORDS, PSQL_RECORDS.replace("-[", "─[").replace(" | ", " │ ").replace("+\n ", "↵\n ")):
+        [table] = recognise(text).tables  # type: ignore[union-attr]
+        assert [*table.records()] == [("1", "C++"), ("2", "a+\n|b|")]
+    framed = "+-[ RECORD 1 ]-+\n| id   | 1   |\n| lang | C++ |\n| or   | a|  |\n+------+-----+\n\n"
+    [table] = recognise(framed).tables  # type: ignore[union-attr]
+    assert [*table.records()] == [("1", "C++", "a|")]
+    [table] = recognise(MYSQL_RECORDS).tables  # type: ignore[union-attr]
+    assert [*table.records()] == [("1", "Dear Ann,\n\nRegards: the shop"), ("2", "at 10:30")]
+    assert table.notes == ("2 lines that begin no member are of the values above them",)
+    [table] = recognise("-[ RECORD 1 ]\na | 1\na | 2\n").tables  # type: ignore[union-attr]
+    assert (table.names, [*table.records()]) == (("a", "a_2"), [("1", "2")])
+
+
+def test_each_result_of_records_is_a_table() -> None:
+    other = "-[ RECORD 1 ]-\nother_name | 5\n\n"
+    for text, rows in (
+        (PSQL_RECORDS + other, [2, 1]),
+        (other + PSQL_RECORDS * 2, [1, 2, 2]),
+        (MYSQL_RECORDS * 2, [2, 2]),
+        (MYSQL_RECORDS.replace("2 rows in set (0.00 sec)\n\n", "") * 2, [2, 2]),
+    ):
+        found = recognise(text)
+        assert isinstance(found, Recognised) and [table.rows for table in found.tables] == rows
+        read = reading.from_text(reading.to_text(reading.reading_of(found)))
+        assert [len(reading.records(table, text.encode())) for table in read.tables] == rows
+        parts = [part for table in found.tables for part in table.parts]
+        assert [part.start for part in parts] == [0, *(part.end for part in parts[:-1])]
+        assert parts[-1].end == len(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"2026-11-28 INFO importer [ RECORD {n} ] stored, {n} bytes\n" for n in range(1, 40)),
+        "Use \\G in mysql: it prints\n    *** 1. row ***\nabove each row.\n" + "This page has many words.\n" * 20,
+        # Below the end, other members than in the first record, a bar in another place, a line without a bar.
+        PSQL_RECORDS + "-[ RECORD 3 ]\nid   | 3\nlang | x\n",
+        PSQL_RECORDS + "id   | 3\n",
+        PSQL_RECORDS + "and so on\n" * 50,
+        MYSQL_RECORDS.replace("body: at", "text: at"),
+        MYSQL_RECORDS.replace("  id", "a:id").replace("body", " bod"),
+        PSQL_RECORDS.replace("     | |b|", "     : |b|"),
+        PSQL_RECORDS.replace("a+ +", "a"),
+    ],
+)
+def test_what_only_looks_like_records_stays_text(text: str) -> None:
+    assert not isinstance(recognise(text), Recognised)
+
+
+def test_names_come_again_at_the_heads_of_pages_alone() -> None:
+    names = "NAME     STATE   AGE\n"
+    rows = [f"web-{n:<4} up      {n}\n" for n in range(10, 25)]
+    pages = "".join(names * (n % 6 == 0) + row for n, row in enumerate(rows))
+    [table] = tables_of(pages)
+    assert (table.rows, table.notes) == (15, ("the names come again 2 times",))
+    polls = "".join("web-1   DOWN   timeout\n" if n % 5 < 3 else f"web-1   UP     {n}.5\n" for n in range(100))
+    assert isinstance(recognise(polls), NotATable)
+    years = "Country      2021   2022\nNarnia        n/a    n/a\n" + "".join(
+        f"Land{n:<9} {n}.1   {n}.2\n" for n in range(10, 40)
+    )
+    assert isinstance(recognise(years), NotATable)
+
+
+POLARS = """\
+shape: (3, 3)
+| id  | name | v   |
+| --- | ---  | --- |
+| i64 | str  | f64 |
+|-----|------|-----|
+| 0   | a    | 0.5 |
+| …   | …    | …   |
+| 2   | c    | 2.0 |
+"""
+POLARS_ROWS = """\
+shape: (3, 3)
+ id  | name | v
+ --- | ---  | ---
+ i64 | str  | f64
+==================
+ 0   | a    | 0.5
+-----+------+-----
+ ... | ...  | ...
+-----+------+-----
+ 2   | c    | 2.0
+"""
+POLARS_WIDE = """\
+shape: (3, 9)
+┌─────┬───┬─────┐
+│ id  ┆ … ┆ v   │
+│ --- ┆   ┆ --- │
+│ i64 ┆   ┆ f64 │
+╞═════╪═══╪═════╡
+│ 0   ┆ … ┆ 0.5 │
+│ 2   ┆ … ┆ 2.0 │
+└─────┴───┴─────┘
+"""
+
+
+@pytest.mark.parametrize("text", [POLARS, POLARS_ROWS, POLARS_WIDE])
+def test_types_are_no_names_and_no_records(text: str) -> None:
+    [table] = recognise(text).tables  # type: ignore[union-attr]
+    assert [(table.names[at], table.types[at].name) for at in (0, 2)] == [("id", "integer"), ("v", "number")]
+    assert [row[0] for row in table.records()] == ["0", "2"]
+
+
+def test_types_of_duckdb_are_no_names() -> None:
+    for type_ in ("NULL", "'a'::ENUM('a', 'b')", "'101'::BIT", "[1, 2]", "MAP([1], [2])"):
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            duckdb.sql(f"SELECT i, {type_} AS n FROM range(5) t(i)").show()
+        [table] = recognise(shown.getvalue()).tables  # type: ignore[union-attr]
+        assert table.names == ("i", "n"), shown.getvalue()
+
+
+def test_simple_tables_below_one_another() -> None:
+    simple = tabulate.tabulate([[n, f"n{n}"] for n in range(20)], ["id", "name"], tablefmt="rst")
+    found = recognise(f"One\n\n{simple}\n\nTwo\n\n{simple}\n")
+    assert isinstance(found, Recognised) and [table.rows for table in found.tables] == [20, 20]
+    parts = [part for table in found.tables for part in table.parts]
+    assert [part.start for part in parts] == [0, *(part.end for part in parts[:-1])]
+    rows = simple.split("\n")
+    assert isinstance(recognise("\n".join([*rows[:9], "", *rows[9:]])), NotATable)
+    psql = "id lang\n-- ----\n 1 C++\n 2 Go\n(2 rows)\n\n"  # border 0
+    [table] = recognise(psql).tables  # type: ignore[union-attr]
+    assert [*table.records()] == [("1", "C++"), ("2", "Go")]
+
+
+def test_the_first_of_keys_is_no_name() -> None:
+    status = "Name:\tsh\nUmask:\t0022\nState:\tR (running)\n" + "".join(f"K{n}:\t{n} kB\n" for n in range(20))
+    [table] = recognise(status).tables  # type: ignore[union-attr]
+    assert (table.header, next(table.records())) == (None, ("Name:", "sh"))
