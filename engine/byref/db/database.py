@@ -181,7 +181,7 @@ class Database:
             ConfigurationError: the connection is in autocommit mode, so there is no transaction to join; or it gives no text, or
                 not every text.
         """
-        with self._failures():
+        with self._failures(), _conflicts():  # a host's own `begin` event may ask for the lock, by BEGIN IMMEDIATE
             connection = _connection_of(host)
         before = connection.get_execution_options().get("schema_translate_map")
         with self._alone(), self._failures(), _conflicts(connection):
@@ -422,12 +422,12 @@ def keeps_snapshot(connection: Connection) -> bool:
 
 
 @contextmanager
-def _conflicts(connection: Connection) -> Iterator[None]:
+def _conflicts(connection: Connection | None = None) -> Iterator[None]:
     """Raise TransactionConflict if the work can succeed only when the host repeats its whole transaction."""
     try:
         yield
     except DBAPIError as error:
-        snapshot = isinstance(error, IntegrityError) and keeps_snapshot(connection)
+        snapshot = connection is not None and isinstance(error, IntegrityError) and keeps_snapshot(connection)
         if is_conflict(error, keeps_snapshot=snapshot):
             cause = driver_error(error)
             raise TransactionConflict(
@@ -461,12 +461,4 @@ def _lock_for_writing(connection: Connection, schema: str | None) -> None:
 
     SQLite waits for the lock only then. A transaction that has read, and wants to write while another writes, is refused at once.
     """
-    try:
-        connection.execute(table("byref_sessions", schema=schema).delete().where(false()))
-    except DBAPIError as error:
-        if not is_transient(error):
-            raise
-        cause = driver_error(error)
-        raise TransactionConflict(
-            f"another transaction is writing: roll the host's back and run it again ({cause})"
-        ) from cause
+    connection.execute(table("byref_sessions", schema=schema).delete().where(false()))
