@@ -83,4 +83,5 @@ wheels: $(READY) ## build wheels with the compiled part for x86-64 and aarch64 i
 	@$(BIN)/python hatch_build.py dist
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) $(VENV)-* dist build .mypy_cache .ruff_cache .hypothesis .cache
+	rm -rf $(VENV) $(VENV)-* dist build .mypy_cache .ruff_cache .import_linter_cache .hypothesis .cache
+	find engine sandbox -name '*.abi3.so' -delete

@@ -394,7 +394,10 @@ class Engine:
         return gone
 
     def close(self) -> None:
-        """Stop the engine's own sandbox and close its own connections; those that the host gave stay open."""
+        """Stop the engine's own sandbox and close its own connections; those that the host gave stay open.
+
+        After it every call of the engine and of its sessions that needs the database raises ConfigurationError.
+        """
         try:
             self._uses.close()
         except ByrefError:
@@ -405,7 +408,7 @@ class Engine:
             logger.warning("byref could not write down what it has learned of tools", exc_info=True)
         if self._own_sandbox and self._sandbox is not None:
             self._sandbox.close()
-        self._database.close()
+        self._database.close(for_good=True)
 
     def _open(
         self,

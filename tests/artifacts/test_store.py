@@ -193,6 +193,8 @@ def test_exported_bytes_are_the_stored_ones_in_any_kind_of_file(session: Session
     path.write_text("before")
     assert session.export(artifact, path) == session.export(artifact, str(path)) == len(stored)
     assert path.read_bytes() == stored and [p.name for p in tmp_path.iterdir()] == [path.name]
+    with pytest.raises(FileNotFoundError, match=r"no such folder: '.*/none'"):
+        session.export(artifact, tmp_path / "none" / "out.bin")
     buffer = io.BytesIO(b"head")
     buffer.seek(4)
     assert session.export(artifact, buffer) == len(stored)

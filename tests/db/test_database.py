@@ -266,6 +266,20 @@ class TestRetries:
         assert len(runs) == ATTEMPTS
         assert names(postgres) == []
 
+    def test_once_it_is_closed_for_good_it_refuses(
+        self, sqlite_url: str, open_database: Callable[..., Database]
+    ) -> None:
+        database = open_database(sqlite_url)
+        database.close(for_good=True)
+        for work in (database.write, database.read, database.ask):
+            with pytest.raises(ConfigurationError, match="the engine is closed"):
+                work(lambda _: None)
+        with (
+            create_engine(sqlite_url).connect() as host,
+            pytest.raises(ConfigurationError, match="the engine is closed"),
+        ):
+            database.joined(host).__enter__()
+
     def test_a_deadlock_is_resolved(self, postgres: Database) -> None:
         keys = [postgres.write(lambda c, name=name: add_session(c, name)) for name in ("a", "b")]
         meet = threading.Barrier(2, timeout=30)

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -42,9 +43,9 @@ def scope(chat: Session) -> Scope:
     return chat._scope
 
 
-def failed(scope: Scope, tool: ToolPolicy, value: object) -> str:
+def failed(scope: Scope, tool: ToolPolicy, value: object, given: bytes = b"") -> str:
     with pytest.raises(MapperFailed) as caught:
-        apply(scope, tool, value)
+        apply(scope, tool, value, given)
     text = str(caught.value)
     assert text and len(text) < 450 and "\n" not in text
     return text
@@ -191,6 +192,63 @@ def test_jq_is_given_what_the_model_would_read(scope: Scope, program: str) -> No
     assert apply(
         scope, ToolPolicy(mapper='map(select(.day < "2024" and .n > 1 and .["7"] == "red")) | map(.n)'), rows
     ) == [500]
+
+
+LONG = "12345678901234567.89"
+NEAR = "0.1000000000000000000001"
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (".", f'[{{"v":{LONG},"w":{NEAR}}},{{"v":1.5,"w":0.1}}]'), ("map(select(.v > 12345678901234567.88))", f'[{{"v":{LONG},"w":{NEAR}}}]'),
+        ("map(.w) | unique", f"[0.1,{NEAR}]"), ("map(.w == 0.1)", [False, True]), (".[0].w == .[1].w", False), (".[1]", {"v": 1.5, "w": 0.1}),
+        (". as $all | $all[0].v", LONG), (".[] | .w", f"[{NEAR},0.1]"), (".[0].w | tostring", NEAR), (".[1].v + 1", 2.5), ("[.[0].w + 0]", [0.1]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_text", [False, True])
+def test_digits_that_no_float_holds_are_kept(scope: Scope, program: str, expected: object, is_text: bool) -> None:
+    text = f'[{{"v": {LONG}, "w": {NEAR}}}, {{"v": 1.5, "w": 0.1}}]'.encode()
+    value = json.loads(text) if is_text else json.loads(text, parse_float=Decimal)
+    mapped = apply(scope, ToolPolicy(mapper=program), value, text if is_text else b"")
+    assert (bytes(mapped).decode() if isinstance(mapped, msgspec.Raw) else mapped) == expected
+    assert isinstance(mapped, msgspec.Raw) == (isinstance(expected, str) and "tostring" not in program)
+
+
+def test_digits_of_a_program_and_of_what_it_reads_are_kept(scope: Scope) -> None:
+    assert apply(scope, ToolPolicy(mapper=f"{{a: {NEAR}, b: (.a == {NEAR})}}"), {"a": 0.1}) == msgspec.Raw(
+        f'{{"a":{NEAR},"b":false}}'.encode()
+    )
+    assert apply(scope, ToolPolicy(mapper=".[0] | tonumber"), [NEAR]) == msgspec.Raw(NEAR.encode())
+    assert apply(scope, ToolPolicy(mapper=".[0]", template="{{ data }}"), [Decimal(LONG)]) == LONG
+    assert "integers beyond 2**53" in failed(scope, ToolPolicy(mapper=".[0] * 2"), [Decimal(LONG)])
+    assert "jq is not available here" in failed(
+        replace(scope, sandbox=None), ToolPolicy(mapper=".[0]"), [Decimal(LONG)]
+    )
+    assert apply(replace(scope, sandbox=None), ToolPolicy(mapper=".[0]"), [Decimal("1.10")]) == 1.1
+
+
+def test_a_mapped_text_keeps_its_digits_and_its_data_are_floats(local: Engine, tenant: str) -> None:
+    policy = Policy(per_tool={"t": ToolPolicy(mapper=".rows")})
+    session = local.session("digits", tenant=tenant, policy=policy)
+    rows = ",".join(f'{{"v":{LONG},"id":{n}}}' for n in range(2_000))
+    result = session.process(f'{{"rows":[{rows}]}}', tool="t")
+    assert session.variable("t").value()[1] == {"v": float(LONG), "id": 1}
+    assert LONG in session.call("artifact_read", {"artifact_id": "t"}).content
+
+
+@pytest.mark.parametrize(
+    ("program", "value", "said"),
+    [
+        (".[0]", [float("nan")], "NaN has no JSON"), (".rows", {"rows": [{"a": float("nan")}]}, "NaN has no JSON"),
+        (".[0]", [float("-inf")], "beyond 1.8e308"), ("{a: 1.9e308}", [], "beyond 1.8e308"), ("[.[] | tonumber]", ["1e400"], "beyond 1.8e308"),
+        ("{n: .a}", {"a": float("inf")}, "beyond 1.8e308"), (".[0]", [Decimal("1e400")], "beyond 1.8e308"),
+    ],
+)  # fmt: skip
+def test_what_has_no_json_is_a_failure(scope: Scope, program: str, value: object, said: str) -> None:
+    assert said in failed(scope, ToolPolicy(mapper=program), value)
+    assert said in failed(scope, ToolPolicy(mapper=program), value, json.dumps(value, default=float).encode())
+    assert apply(scope, ToolPolicy(mapper="length"), value) == len(value)  # type: ignore[arg-type]
 
 
 def test_a_value_that_contains_itself_is_bounded_for_jq_too(scope: Scope) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -231,15 +232,7 @@ class TestIsolation:
         self, sqlite_url: str, sandbox: Sandbox, host_of: Callable[..., HostEngine]
     ) -> None:
         host_engine = host_of(with_users(sqlite_url))
-
-        @event.listens_for(host_engine, "connect")
-        def connect(driver: Any, _record: object) -> None:
-            driver.isolation_level = None
-
-        @event.listens_for(host_engine, "begin")
-        def begin(connection: Connection) -> None:
-            connection.exec_driver_sql("BEGIN")
-
+        begins_by(host_engine, "BEGIN")
         with Engine(sqlite_url, interpreter=sandbox) as engine, HostSession(host_engine) as host:
             engine.session("s")
             host.scalars(select(User)).all()
@@ -250,6 +243,74 @@ class TestIsolation:
             engine.session("s", db=host).process("mine", tool="mine")
             host.commit()
             assert tools(engine.session("s")) == ["theirs", "mine"]
+
+    @pytest.mark.parametrize("how", ["as it comes", "autocommit=False", "BEGIN IMMEDIATE", "aiosqlite"])
+    @pytest.mark.parametrize("policy", ["truncate", pytest.param("raise", marks=pytest.mark.slow)])
+    def test_sqlites_taken_lock_is_a_conflict(
+        self, sqlite_url: str, sandbox: Sandbox, host_of: Callable[..., HostEngine], how: str, policy: Any
+    ) -> None:
+        """The host waits as long as its connection does, and never keeps its own rows without the output."""
+        options: dict[str, Any] = {"connect_args": {"timeout": 0.1}}
+        if how == "autocommit=False":
+            if sys.version_info < (3, 12):
+                pytest.skip("sqlite3 has no autocommit before 3.12")
+            options["connect_args"]["autocommit"] = False
+        host_engine = host_of(with_users(sqlite_url), **options)
+        if how == "BEGIN IMMEDIATE":
+            begins_by(host_engine, "BEGIN IMMEDIATE")
+        with Engine(sqlite_url, interpreter=sandbox) as engine, host_of(sqlite_url).connect() as other:
+
+            def turn(host: HostSession) -> None:
+                host.add(User(id=1))
+                engine.session("s", db=host, policy=Policy(on_storage_failure=policy)).process("mine", tool="mine")
+
+            async def on_a_loop() -> None:
+                loop_engine = create_async_engine(make_url(sqlite_url).set(drivername="sqlite+aiosqlite"), **options)
+                async with HostAsyncSession(loop_engine) as host:
+                    with pytest.raises(TransactionConflict, match="run it again"):
+                        await host.run_sync(lambda plain: turn(plain))
+                    await host.rollback()
+                await loop_engine.dispose()
+
+            engine.session("s")
+            other.exec_driver_sql("BEGIN IMMEDIATE")
+            if how == "aiosqlite":
+                asyncio.run(on_a_loop())
+            with HostSession(host_engine) as host:
+                with pytest.raises(TransactionConflict, match="run it again"):
+                    turn(host)
+                host.rollback()
+                other.rollback()
+                turn(host)
+                host.commit()
+            assert tools(engine.session("s")) == ["mine"]
+
+    def test_a_lock_that_the_host_does_not_wait_for_is_a_conflict(
+        self, pg: Engine, pg_url: str, host_of: Callable[..., HostEngine]
+    ) -> None:
+        host_engine = host_of(pg_url, connect_args={"options": "-c lock_timeout=50"})
+        pg.session("s")
+        with HostSession(host_engine) as first, HostSession(host_engine) as second:
+            pg.session("s", db=first).process("first", tool="first")
+            with pytest.raises(TransactionConflict, match="run it again"):
+                pg.session("s", db=second).process("second", tool="second")
+            second.rollback()
+            first.commit()
+            pg.session("s", db=second).process("second", tool="second")
+            second.commit()
+        assert tools(pg.session("s")) == ["first", "second"]
+
+
+def begins_by(host_engine: HostEngine, statement: str) -> None:
+    """Begin each transaction by this statement, as SQLAlchemy's own recipe has it."""
+
+    @event.listens_for(host_engine, "connect")
+    def connect(driver: Any, _record: object) -> None:
+        driver.isolation_level = None
+
+    @event.listens_for(host_engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(statement)
 
 
 class TestOnAnEventLoop:

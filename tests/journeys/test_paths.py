@@ -343,6 +343,8 @@ CASES = [
         (["show", "long"], "No space left on device"),
         (["sessions"], "No space left on device"),
         (["sessions", "--json"], "Bad file descriptor"),
+        (["process", "--help"], "No space left on device"),
+        (["--version"], "Bad file descriptor"),
     ],
 )
 def test_output_that_nobody_takes_is_told(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from byref import ConfigurationError, Session
+from byref import ConfigurationError, Session, Usage
 from byref.usage import MAX_EVENTS, normalise
 
 BEDROCK = [
@@ -78,6 +78,14 @@ def test_events_of_several_requests_are_refused() -> None:
     for one, other in (("lc_run--1", "lc_run--2"), ("run-1", "run-2-0"), ("msg_1", "msg_2")):
         with pytest.raises(ConfigurationError, match=f"'{one}' and of '{other}'; expected those of one request"):
             normalise([{"id": one, **counts}, {"content": "a tool's result"}, {"id": other, **counts}])
+
+
+@pytest.mark.parametrize(
+    "events", [[*BEDROCK, *BEDROCK], [{"event": event} for event in BEDROCK] * 2, [Usage(9, 1)] * 2]
+)
+def test_a_second_whole_usage_is_refused(events: Any) -> None:
+    with pytest.raises(ConfigurationError, match="more than one request; record each request by itself"):
+        normalise(events)
 
 
 @pytest.mark.parametrize("events", [[], (), [None, 5, "x", b"x", [], {}, object()], [{"usage": None}], iter([])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import secrets
@@ -48,6 +49,8 @@ def export(artifact: Artifact, target: str | os.PathLike[str] | IO[bytes]) -> in
 def _to_path(artifact: Artifact, path: Path) -> int:
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{str(path)!r} is no regular file: name another path, or give an open file")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
     part = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         with open(part, "xb", opener=create) as file:

@@ -37,10 +37,10 @@ _VERBS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code; a wrong command line raises SystemExit(2), as argparse does."""
+    """Run the command and return its exit code; a wrong command line raises SystemExit(2), and help SystemExit(0), as argparse does."""
     open_what_is_closed()
-    options = make_parser().parse_args(argv)
     try:
+        options = make_parser().parse_args(argv)
         with warnings_on_stderr():
             code = _verb(options)(options)
             with writing():

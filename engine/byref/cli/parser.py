@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, NoReturn
 
+from byref.cli.failures import writing
 from byref.errors import one_line
 
 
@@ -68,6 +70,14 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         super().error(one_line(message, 1_000))
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if file is sys.stdout:
+            with writing():  # argparse passes over what cannot be written
+                file.write(message)
+                file.flush()
+        else:
+            super()._print_message(message, file)
 
 
 def make_parser() -> argparse.ArgumentParser:

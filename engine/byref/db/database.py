@@ -99,6 +99,7 @@ class Database:
             self._writer = self._engine.execution_options(isolation_level="READ COMMITTED", **mapped)
             self._asker = self._engine.execution_options(isolation_level="AUTOCOMMIT", **mapped)
         self._shares_connection = isinstance(self._engine.pool, StaticPool)
+        self._is_closed = False
         self._away_since: dict[bool, float] = {}
         """Since when the server has accepted no writes (key True), or no connections for reads (key False)."""
         self._reset_locks()
@@ -181,7 +182,7 @@ class Database:
             ConfigurationError: the connection is in autocommit mode, so there is no transaction to join; or it gives no text, or
                 not every text.
         """
-        with self._failures():
+        with self._failures(), _conflicts():  # a host's own `begin` event may ask for the lock, by BEGIN IMMEDIATE
             connection = _connection_of(host)
         before = connection.get_execution_options().get("schema_translate_map")
         with self._alone(), self._failures(), _conflicts(connection):
@@ -216,8 +217,12 @@ class Database:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")  # until then the file keeps its size
             return 0 < left < free
 
-    def close(self) -> None:
-        """Close byref's own connections, never a host's; also happens when the Database is garbage-collected."""
+    def close(self, *, for_good: bool = False) -> None:
+        """Close byref's own connections, never a host's; also happens when the Database is garbage-collected.
+
+        Further work opens connections again, or is refused, if this is `for_good`.
+        """
+        self._is_closed = self._is_closed or for_good
         if self._is_ours:
             self._engine.dispose()
 
@@ -293,6 +298,8 @@ class Database:
         Open units are noted in a context variable, which new tasks and threads copy. So a unit counts only while it is open
         (`of` is set) and only on the thread that began it: stale copies, and copies in other threads, block nobody.
         """
+        if self._is_closed:
+            raise ConfigurationError("the engine is closed: close it after its last call, or make a new one")
         outer, thread = tuple(unit for unit in _working.get() if unit.of is not None), threading.get_ident()
         if any(unit.of is self._guard and unit.thread == thread for unit in outer):
             raise RuntimeError(
@@ -422,12 +429,12 @@ def keeps_snapshot(connection: Connection) -> bool:
 
 
 @contextmanager
-def _conflicts(connection: Connection) -> Iterator[None]:
+def _conflicts(connection: Connection | None = None) -> Iterator[None]:
     """Raise TransactionConflict if the work can succeed only when the host repeats its whole transaction."""
     try:
         yield
     except DBAPIError as error:
-        snapshot = isinstance(error, IntegrityError) and keeps_snapshot(connection)
+        snapshot = connection is not None and isinstance(error, IntegrityError) and keeps_snapshot(connection)
         if is_conflict(error, keeps_snapshot=snapshot):
             cause = driver_error(error)
             raise TransactionConflict(
@@ -461,12 +468,4 @@ def _lock_for_writing(connection: Connection, schema: str | None) -> None:
 
     SQLite waits for the lock only then. A transaction that has read, and wants to write while another writes, is refused at once.
     """
-    try:
-        connection.execute(table("byref_sessions", schema=schema).delete().where(false()))
-    except DBAPIError as error:
-        if not is_transient(error):
-            raise
-        cause = driver_error(error)
-        raise TransactionConflict(
-            f"another transaction is writing: roll the host's back and run it again ({cause})"
-        ) from cause
+    connection.execute(table("byref_sessions", schema=schema).delete().where(false()))

@@ -15,8 +15,11 @@ from byref.errors import StorageFailure, one_line
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03"})
 """Serialization failure, deadlock, lock not available, and a server that is stopping or starting."""
 
-_CONFLICTS = frozenset({"40001", "40P01"})
-"""Serialization failure and deadlock: only the whole transaction can be tried again."""
+_CONFLICTS = frozenset({"40001", "40P01", "55P03"})
+"""Serialization failure, deadlock, lock not available: only the whole transaction can be tried again."""
+
+_TAKEN = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+"""Another connection holds the lock; for SQLITE_BUSY_SNAPSHOT, it has written since this one's transaction read."""
 
 _READ_ONLY = frozenset({"25006", "0A000"})
 """A write on a read-only server; and, on a standby, the BEGIN of a transaction that is not read-only."""
@@ -77,7 +80,7 @@ def is_transient(error: DBAPIError) -> bool:
         return True
     code = _sqlite_code(error.orig)
     if code is not None:
-        return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+        return code in _TAKEN
     return _sqlstate(error.orig) in _TRANSIENT_SQLSTATES
 
 
@@ -106,7 +109,7 @@ def is_conflict(error: DBAPIError, *, keeps_snapshot: bool) -> bool:
     `keeps_snapshot`: the transaction does not see what others commit meanwhile, but unique constraints do. So a duplicate
     key is a conflict there: the work could not see the row that it collided with.
     """
-    if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY_SNAPSHOT:
+    if _sqlite_code(error.orig) in _TAKEN:
         return True
     state = _sqlstate(error.orig)
     return state in _CONFLICTS or (keeps_snapshot and state == _UNIQUE)

@@ -10,13 +10,19 @@ from __future__ import annotations
 import copy
 import json
 import marshal
+import math
 import re
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from decimal import Decimal, DecimalException
 from pathlib import PurePath
 from types import CoroutineType
 from typing import Any
+
+import msgspec
+import re2
 
 from byref.content import values
 from byref.conversation.scope import Scope
@@ -58,23 +64,44 @@ _MOST_READ = 3_000
 """Maximum characters of a message that are read; the rest is dropped."""
 
 
+_BEYOND = "mapper: it computes infinity, or numbers beyond 1.8e308, for which jq has 1.797e308; use a Python callable"
+
+
+def _fraction_of(digits: int) -> re2._Regexp:
+    """Return a pattern of fractions with at least so many significant digits, and of those near zero."""
+    around = (rf"[0-9]{{{before}}}\.[0-9]{{{digits - 1 - before}}}" for before in range(digits - 1))
+    long = rf"[1-9](?:{'|'.join(around)}|[0-9]{{{digits - 1},}}\.[0-9])|\.0*[1-9][0-9]{{{digits - 1}}}"
+    return re2.compile(rf"{long}|[0-9][eE]-[0-9]{{3}}")
+
+
+_LONG = _fraction_of(18)
+"""Finds what no tool writes of a 64-bit float: that has at most 17 digits."""
+_LONG_DECIMAL = _fraction_of(16)
+"""Finds what a float may not hold: it holds any number of 15 digits."""
+_HELD = 16
+"""Characters of such a number with its point."""
+_UNUSUAL = re2.compile(r"[1-9][0-9.]{18}|\.0*[1-9][0-9]{17}|[eE][+-]?[0-9]{3}|NaN|Inf")
+"""Finds what `_LONG` finds, NaN, and numbers beyond floats, and more; of text with many floats in a tenth of the time."""
+
+
 class MapperFailed(Exception):
     """The mapper or template of a tool failed. The message says why in one line and quotes no data, since it is logged and stored."""
 
 
-def apply(scope: Scope, tool: ToolPolicy, value: object) -> object:
+def apply(scope: Scope, tool: ToolPolicy, value: object, text: bytes = b"") -> object:
     """Return a tool's output after its mapper and then its template were applied.
 
-    `value` is the parsed JSON of a structured output, or the text of any other; it is not changed. The single output of a jq
-    program is returned as it is, several as a list. A template returns a str, a callable any object. Of the exceptions that
-    these programs raise, only KeyboardInterrupt passes.
+    `value` is the parsed JSON of a structured output, or the text of any other; it is not changed. `text` is that JSON, if it came
+    as text. The single output of a jq program is returned as it is, several as a list, and as msgspec.Raw where it has numbers
+    with more digits than floats hold. A template returns a str, a callable any object. Of the exceptions that these programs
+    raise, only KeyboardInterrupt passes.
 
     Raises:
         MapperFailed: the program, callable or template has an error, takes too long or returns too much.
     """
     mapper = tool.mapper
     if isinstance(mapper, str):
-        value = _by_jq(scope, tool, mapper, value)
+        value = _by_jq(scope, tool, mapper, value, text)
     elif isinstance(mapper, MissingMapper):
         raise MapperFailed(
             f"the mapper {mapper.name!r} of tool {mapper.tool!r} is a Python callable and is not kept with the session: "
@@ -82,33 +109,39 @@ def apply(scope: Scope, tool: ToolPolicy, value: object) -> object:
         )
     elif mapper is not None:
         value = _by_callable(mapper, value)
-    return value if tool.template is None else _by_template(scope, tool, tool.template, value)
+    if tool.template is None:
+        return value
+    if isinstance(value, msgspec.Raw):
+        value = values.decoded(bytes(value))
+    return _by_template(scope, tool, tool.template, value)
 
 
-def _by_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> object:
+def _by_jq(scope: Scope, tool: ToolPolicy, program: str, value: object, text: bytes) -> object:
     if isinstance(value, str):
         raise MapperFailed("mapper: a jq program needs JSON, and the output is plaintext")
+    long, unusual = _LONG, not text or _UNUSUAL.search(text) is not None
     if not plain.is_plain(value, values.MAX_PARTS):  # jq is given what the model would read: a date is text there
-        value = jsontext.decode(values.written(value)[1])
+        text, long, unusual = values.written(value)[1], _LONG_DECIMAL, True
+        value = jsontext.decode(text)
+    encoded = b""
     try:
+        if unusual and _has_more_digits(text, long):
+            raise NotPlain
+        text = b""
         outputs = list(plainjq.compiled(program)(value))
     except NotPlain:
-        outputs = _run_jq(scope, tool, program, value)
-    return outputs[0] if len(outputs) == 1 else outputs
+        encoded = _outputs(scope, tool, program, value, text)
+        outputs = _decoded(encoded, value)
+    if unusual or encoded:
+        _check_finite(outputs)
+    mapped = outputs[0] if len(outputs) == 1 else outputs
+    if isinstance(mapped, str) or not _has_more_digits(encoded, _LONG_DECIMAL):
+        return mapped
+    return msgspec.json.decode(encoded, type=list[msgspec.Raw])[0].copy() if len(outputs) == 1 else msgspec.Raw(encoded)
 
 
-def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list[Any]:
-    outputs = _outputs(scope, tool, program, value)
-    # jq computes with 64-bit floats and writes infinity as the largest of them; results that would be silently wrong fail here.
-    floats = _big_numbers(value, float)
-    if any(abs(number) == sys.float_info.max for number in _big_numbers(outputs, float) - floats):
-        raise MapperFailed(
-            "mapper: it computes infinity, or numbers beyond 1.8e308, for which jq has 1.797e308; use a Python callable"
-        )
-    return outputs
-
-
-def _outputs(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list[Any]:
+def _outputs(scope: Scope, tool: ToolPolicy, program: str, value: object, text: bytes = b"") -> bytes:
+    """Return the outputs of a program as the JSON of one array; jq is given `text`, if there is one, for the value."""
     if scope.sandbox is None:
         raise MapperFailed("mapper: jq is not available here, but for plain programs")
     most = _max_bytes(scope, tool)
@@ -116,7 +149,7 @@ def _outputs(scope: Scope, tool: ToolPolicy, program: str, value: object) -> lis
         is_finite = not plainjq.has_not_finite(value)
         reply = scope.sandbox.jq(
             collected(program, without_nan=not is_finite or plainjq.may_make_nan(program)),
-            value if is_finite else _as_it_is(value),
+            Data("", lambda: text) if text else value if is_finite else _as_it_is(value),
             limits=_limits(scope, tool),
             max_bytes=most,
         )
@@ -136,14 +169,52 @@ def _outputs(scope: Scope, tool: ToolPolicy, program: str, value: object) -> lis
         )
     if not reply.outputs:
         raise MapperFailed("mapper: the program ends itself, and gives nothing")
+    return reply.outputs[0]
+
+
+def _decoded(encoded: bytes, value: object) -> list[Any]:
+    """Return the outputs of a program over a value; raise MapperFailed for numbers that would be silently wrong."""
     try:
-        if weight.decoded_bytes(reply.outputs[0], MAX_OBJECT_BYTES) > MAX_OBJECT_BYTES:
+        if weight.decoded_bytes(encoded, MAX_OBJECT_BYTES) > MAX_OBJECT_BYTES:
             raise MapperFailed("mapper: it gives too many arrays, objects and values")
-        outputs = jsontext.decode(reply.outputs[0])
+        outputs = jsontext.decode(encoded)
     except jsontext.NotJSON as error:
         raise MapperFailed("mapper: what it gives is nested too deeply") from error
     assert isinstance(outputs, list)
+    # jq computes with 64-bit floats, and writes infinity as the largest of them.
+    floats = _big_numbers(value, float)
+    if any(abs(number) == sys.float_info.max for number in _big_numbers(outputs, float) - floats):
+        raise MapperFailed(_BEYOND)
     return outputs
+
+
+def _check_finite(outputs: list[Any]) -> None:
+    """Raise MapperFailed for NaN and for infinities, which would be written as null."""
+    written = values.plain(outputs)
+    if written is not None and b"null" not in written:
+        return
+    if not plain.is_json(outputs):
+        raise MapperFailed(_BEYOND if any(map(math.isinf, _big_numbers(outputs, float))) else "mapper: NaN has no JSON")
+
+
+def _has_more_digits(text: bytes, long: re2._Regexp) -> bool:
+    """Whether JSON has a number that the pattern finds and a 64-bit float does not hold."""
+    if long.search(text) is None:
+        return False
+    has_more = False
+
+    def read(token: str) -> float:
+        nonlocal has_more
+        number = float(token)
+        if has_more or (len(token) <= _HELD and number > sys.float_info.min) or repr(number) == token:
+            return number
+        with suppress(DecimalException):  # an exponent that Decimals have not
+            has_more = math.isfinite(number) and Decimal(token) != Decimal(repr(number))
+        return number
+
+    with suppress(ValueError, RecursionError):
+        json.loads(str(text, "utf-8", "surrogatepass").removeprefix("\ufeff"), parse_float=read, parse_int=len)
+    return has_more
 
 
 def _as_it_is(value: object) -> Data:

@@ -335,8 +335,9 @@ def _map(scope: Scope, shaping: ToolPolicy, pieces: list[Piece]) -> tuple[list[P
             shaped.append(piece)
             continue
         kind, value = piece.block.parsed
+        text = b"" if piece.block.from_value or shaping.mapper is None else piece.block.data
         try:
-            result = mappers.apply(scope, shaping, value if kind == "json" else piece.block.text)
+            result = mappers.apply(scope, shaping, value if kind == "json" else piece.block.text, text)
         except mappers.MapperFailed as failure:
             return pieces, None, f"failed, the output is unmapped: {failure}", False
         result, found = instructions.lift_value(result)

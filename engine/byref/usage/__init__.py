@@ -99,12 +99,17 @@ def _stream(events: Iterable[object]) -> Usage:
     fields: dict[str, Any] = {}
     model: str | None = None
     ids: dict[bool, str] = {}
-    seen = 0
+    seen = whole = 0
     for event in islice(events, MAX_EVENTS + 1):
         seen += 1
         found = find(event)
         if found is None:
             continue
+        whole += found.is_whole or isinstance(event, Usage)
+        if whole > 1:
+            raise ConfigurationError(
+                "usage: a stream with the whole usage of more than one request; record each request by itself"
+            )
         if found.response_id:
             is_own = found.is_part and found.response_id.startswith(_RUNS)
             before = ids.setdefault(is_own, found.response_id)

@@ -38,6 +38,8 @@ class Found(NamedTuple):
     response_id: str | None = None
     is_part: bool = False
     """Whether counts are to be added up: each chunk of LangChain carries its own part, other events the total so far."""
+    is_whole: bool = False
+    """Whether a request has just one such event: Bedrock's `metadata`."""
 
 
 def stream_of(value: object) -> Iterable[object] | None:
@@ -68,19 +70,20 @@ def readable(read: Callable[[Any], _Read]) -> Callable[[Any], _Read]:
 @readable
 def find(event: object) -> Found | None:
     """Return the usage that a response or event carries, or the object itself if it is one; else None."""
-    view = event
+    view, wrapper = event, ""
     for _ in range(_MAX_WRAPPERS):
         get = getter(view)
         counts = [(name, value) for name in _USAGE if (value := get(name)) is not MISSING]
         for name, value in counts:
             if fields := _fields(value):
                 is_part = name == "usage_metadata" and ("input_tokens" in fields or "output_tokens" in fields)
-                return Found(fields, _model(get), _text(get, _ID), is_part)
+                return Found(fields, _model(get), _text(get, _ID), is_part, wrapper == "metadata")
         if counts:
             return None  # the object has a field for usage, and it is empty: do not look further inside
-        view = next((value for name in _WRAPPERS if not _is_scalar(value := get(name))), None)
-        if view is None:
+        found = next(((name, value) for name in _WRAPPERS if not _is_scalar(value := get(name))), None)
+        if found is None:
             break
+        wrapper, view = found
     fields = _fields(event)
     return Found(fields, _model(getter(event))) if fields else None
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from functools import reduce
 from itertools import chain
 from typing import Final
@@ -342,4 +343,6 @@ def _number(text: str) -> float:
     number = float(text) if "." in text else int(text)
     if text[0] == "-" and (type(number) is float or not number):
         raise NotPlain  # jq computes it, and writes -0 and -1 for -0.0 and -1.0
+    if type(number) is float and Decimal(text) != Decimal(repr(number)):
+        raise NotPlain  # jq compares its digits
     return number
