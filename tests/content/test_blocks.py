@@ -379,6 +379,23 @@ class Hostile:
         raise RuntimeError(name)
 
 
+class Lazy:
+    """As a proxy is outside of the request that it stands for."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("outside of a request")
+
+
+def test_a_part_that_raises_leaves_the_others(session: Session) -> None:
+    rows = records(3_000)
+    session.process({"rows": rows, "who": Lazy(), "list": [1, Lazy(), 2]}, tool="t")
+    note = "[Lazy could not be read: RuntimeError]"
+    assert session.variable("t").value() == {"rows": rows, "who": note, "list": [1, note, 2]}
+    with pytest.raises(ConfigurationError, match=r"value\['who'\]: Lazy could not be read"):
+        session.store_artifact({"rows": [1], "who": Lazy()})
+
+
 @pytest.mark.parametrize("wrap", ["{}", "[{}]", "content", "type"])
 def test_nothing_in_a_block_raises(session: Session, wrap: str) -> None:
     hostile = Hostile()

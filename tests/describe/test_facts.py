@@ -118,6 +118,10 @@ COLUMNS: dict[str, tuple[list[Any], Any]] = {
     ),
     "codes or a word": ([f"{n * 7919 % 99999:05}" if n else "none" for n in range(900)], "text of 5 digits, none 1"),
     "numbers among many words": ([str(n) if n % 9 else "abcd"[n % 4] for n in range(900)], None),
+    "numbers or NA, which stands where it is looked first": (
+        [str(n) if n % 9 else "NA" for n in range(200)],
+        "text of numbers, 1 to 199, NA 23",
+    ),
     "more words than numbers": (["NA" if n % 5 < 3 else str(n * 7) for n in range(900)], None),
     "names with numbers": ([f"user {n}" for n in range(900)], None),
     "codes": ([f"{'yna'[n % 3]} #{n % 50}" for n in range(900)], "first words: y 300, n 300, a 300"),

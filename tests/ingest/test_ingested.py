@@ -378,6 +378,15 @@ def test_what_is_read_like_a_file_is_one(session: Session, tmp_path: Path) -> No
         assert session.store_artifact(member).value == TEXT
 
 
+def test_a_reader_that_cannot_read_passes_on_why(session: Session) -> None:
+    class Broken:
+        def read(self, size: int = -1) -> bytes:
+            raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        session.process(Broken(), tool="t")
+
+
 def test_a_file_that_has_nothing_yet(session: Session) -> None:
     class NotReady(io.RawIOBase):
         def read(self, size: int = -1) -> None:

@@ -141,6 +141,8 @@ def test_a_big_result_becomes_a_variable(asked: Session) -> None:
         ("SELECT * FROM list_customers", "$list_customers.rows, $list_customers.pages"),
         ("SELECT * FROM list_customers.row", "there is no 'row' in list_customers"),
         ("SELECT 1; SELECT 2", "2 statements; one query is run at a time"),
+        ("SHOW TABLES", "each variable and each artifact is a table under its name"),
+        ("  show all tables;", "there is no list of tables here"),
         ("DELETE FROM orders", "DELETE is not available: only queries are run, which read"),
         ("SELECT * FROM read_csv('/etc/passwd')", "read_csv is not available: there are no files"),
         ("SET threads = 4", "SET is not available"),

@@ -37,7 +37,7 @@ def first_note(value: object, block: Block) -> str | None:
         block.reparse()
     kind, parsed = block.parsed
     for path, original, written in _strings(value, parsed if kind == "json" else block.text):
-        if not isinstance(original, str) and _NOTE.fullmatch(written):
+        if not issubclass(type(original), str) and _NOTE.fullmatch(written):
             where = path if len(path) <= _PATH_CHARS else f"{path[:_PATH_CHARS]}…"
             return f"value{where}: {written[1:-1]}"
     return None

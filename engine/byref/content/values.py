@@ -688,14 +688,15 @@ class _Plain:
             return value if value.bit_length() < 10_000 else f"[integer of {value.bit_length()} bits]"
         if type(value) is float:
             return value if math.isfinite(value) else None
-        if isinstance(value, Decimal):
+        kind = type(value)  # `isinstance` would ask for `__class__`, which may run the object's own code
+        if issubclass(kind, Decimal):
             return value if value.is_finite() else None
-        if isinstance(value, bytes | bytearray | memoryview):
+        if issubclass(kind, bytes | bytearray | memoryview):
             return base64.b64encode(value).decode()
         if depth >= MAX_DEPTH:
             return f"[nested deeper than {MAX_DEPTH} levels]"
         if id(value) in self._above:
-            return f"[circular reference to {type(value).__name__}]"
+            return f"[circular reference to {type_name(value)}]"
         self._parts += 1
         if self._parts > _MOST_REPEATED and id(value) in self._read and _is_nested(value):
             # Of parts that refer to each other every way through them would be written: factorially many.

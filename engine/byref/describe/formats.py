@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final, Literal
 
 from byref.describe.jsontext import encodable
@@ -81,7 +82,9 @@ def format_of(texts: Sequence[str], *, words: int = 0) -> Format | None:
     templates = _templates(first)
     if templates is None:
         return None
-    _take_words(templates, words)
+    taken = _take_words(templates, words)
+    if taken and not templates:  # the words stand where it was looked
+        templates = _templates(list(islice((text for text in texts if text not in taken), _FIRST))) or Counter()
     is_time = _are_times(templates)
     if not templates or not (is_time or _units(templates) is not None):
         return None

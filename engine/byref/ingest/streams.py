@@ -132,8 +132,10 @@ def _of_file(output: Any) -> Iterator[Any] | None:
         if not callable(read):
             return None
         first = read(CHUNK)
-    except _RAISED:  # `read` of the tool's own object is not a file's
-        if is_own:
+    except (
+        _RAISED
+    ) as error:  # `read` of the tool's own object is not a file's, unless what it says is that it cannot read
+        if is_own or isinstance(error, OSError):
             raise
         return None
     if first is not None and not _is_piece(first):

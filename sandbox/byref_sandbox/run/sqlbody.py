@@ -291,6 +291,11 @@ def _single(database: Any, source: str, own: frozenset[str]) -> str:
             f"{kind.name} is not available: only queries are run, which read",
             "results become variables; use WITH for steps in between",
         )
+    if _LISTING.match(query):
+        raise _Refused(
+            "there is no list of tables here",
+            "each variable and each artifact is a table under its name; DESCRIBE name shows its columns",
+        )
     refused = sorted(sqltext.functions(source) & _refused_functions())
     refused += sorted(name for name in sqltext.tables(source) - own if name.startswith(_CATALOGS))
     if refused:
@@ -299,6 +304,8 @@ def _single(database: Any, source: str, own: frozenset[str]) -> str:
 
 
 _PIVOT: Final = re.compile(r"\bpivot", re.IGNORECASE)
+_LISTING: Final = re.compile(r"\s*show\s+(?:all\s+)?(?:tables|databases|schemas)\b", re.IGNORECASE)
+"""Only tables that a query names are made, so a list would be empty."""
 
 
 class _Refused(Exception):
