@@ -264,7 +264,7 @@ SMALL: dict[str, tuple[object, str]] = {
         [np.array([90_000_000_000_001, -5, 0, "NaT"], "m8[ns]"), np.timedelta64(5, "ms"), np.array([3], "m8[25ps]")],
         '[["P1DT3600.000000001S","-PT0.000000005S","P0D",null],"PT0.005S",["PT0.000000000075S"]]',
     ),
-    "durations without a length": ([np.timedelta64(5, "M"), np.array([1, "NaT"], "m8[Y]"), np.timedelta64(5)], '["5 months",["1 years",null],5]'),
+    "durations without a length": ([np.timedelta64(5, "M"), np.array([1, "NaT"], "m8[Y]"), np.array([5]).astype("m8")[0]], '["5 months",["1 years",null],5]'),
     "DataFrame": (pd.DataFrame({"a": [1.0, None], "b": ["x", None]}), '[{"a":1.0,"b":"x"},{"a":null,"b":null}]'),
     "DataFrame with an index": (pd.DataFrame({"a": [1]}, index=["k"]), '[{"index":"k","a":1}]'),
     "DataFrame with twin columns": (pd.DataFrame([[1, 2]], columns=["a", "a"]), '[{"a":1,"a_2":2}]'),
