@@ -437,7 +437,7 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     "a dict that raises": (lambda: BadDict(a=1), '{"a":1}'),
     "a released view": (released, "[output of type memoryview could not be read: ValueError]"),
     "__repr__ raises": (BadRepr, "[BadRepr is not JSON: <BadRepr>]"),
-    "__class__ raises": (BadClass, "[output of type BadClass could not be read: RuntimeError]"),
+    "__class__ raises": (BadClass, "[BadClass could not be read: RuntimeError]"),
     "the type's name raises": (Nameless, "[Nameless could not be read: RuntimeError]"),
     "the module is a number": (BadModule, "[BadModule could not be read: AttributeError]"),
     "iterating raises": (BadIterator, "[BadIterator could not be read: RuntimeError]"),
