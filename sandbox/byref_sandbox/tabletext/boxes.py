@@ -260,7 +260,7 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
     ends = [part for part in parts.made if part.kind == "records"] or parts.made
     last = next(part for part in reversed(ends) if part.kind in ("records", "rule", "header"))
     how = Drawn(body, last.end, layout)
-    notes = [f"{unruled:,} lines without a rule above them are of the rows above"] if layout.is_grid and unruled else []
+    notes = [f"lines of the rows above them, without a rule between: {unruled:,}"] if layout.is_grid and unruled else []
     table = made(layout.format, header, layout.width, parts, how, data, notes=notes, may_wrap=not layout.is_grid)
     return table, end, number
 

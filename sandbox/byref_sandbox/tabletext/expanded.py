@@ -67,7 +67,7 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
                     f"its {records:,} records have {len(names):,} different members, few of them in common"
                 )
             is_told = further and data.startswith(b"*", how.start)
-            notes = [f"{further:,} lines that begin no member are of the values above them"] if is_told else []
+            notes = [f"lines of the values above them, which begin no member: {further:,}"] if is_told else []
             tables.append(made("expanded", list(names), len(names), parts, how, data, notes=notes))
     except Unbalanced as unbalanced:
         return unbalanced.problem
