@@ -636,8 +636,9 @@ def _below_rule(data: bytes, start: int, head: Sequence[Line], at: int, rule: Li
     for line in lines_of(data, below.end, below.number + 1):
         if is_closed and _is_rule(line.text):
             break
-        if not closes and COUNTS.match(line.text) and line.text.startswith("("):
-            is_over = True
+        rows = line.number - below.number - 1
+        # psql writes no blank line above the count, but one below it.
+        is_over |= line.text in (f"({rows} rows)", "(1 row)" * (rows == 1)) and data[line.end : line.end + 1] == b"\n"
         if is_over or line.is_blank:
             is_over = True
             parts.add("blank" if line.is_blank else "footer", line.start, line.end)

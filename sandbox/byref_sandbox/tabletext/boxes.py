@@ -260,7 +260,7 @@ def _table(data: bytes, lines: list[Line], found: tuple[int, Layout], start: int
     ends = [part for part in parts.made if part.kind == "records"] or parts.made
     last = next(part for part in reversed(ends) if part.kind in ("records", "rule", "header"))
     how = Drawn(body, last.end, layout)
-    notes = [f"{unruled:,} lines without a rule above them are of the rows above"] if layout.is_grid and unruled else []
+    notes = [f"lines of the rows above them, without a rule between: {unruled:,}"] if layout.is_grid and unruled else []
     table = made(layout.format, header, layout.width, parts, how, data, notes=notes, may_wrap=not layout.is_grid)
     return table, end, number
 
@@ -479,7 +479,8 @@ class Drawn(msgspec.Struct, frozen=True, tag="drawn"):
 
 
 def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
-    open_row: list[str] | None = None
+    open_row: list[list[str]] | None = None
+    """The lines of each cell of a row that may go on."""
     were: list[bool] = []
     """Which cells of the open row go on in the next line."""
     number = 1
@@ -494,7 +495,7 @@ def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
                 continue
             if layout.format != "markdown" and _is_rule(line.text) and not _has_blank_bars(line.text, layout):
                 if layout.is_grid and open_row is not None:
-                    yield tuple(open_row)
+                    yield tuple(map("\n".join, open_row))
                     open_row = None
                 continue
             if not _is_row(line.text, layout) or _is_gap(line.text, layout):
@@ -510,11 +511,12 @@ def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
             raw = _cells(line, layout)
             cells = [cell.strip() for cell in raw]
             if layout.is_grid:
-                open_row = (
-                    cells
-                    if open_row is None
-                    else [f"{a}\n{b}" if b else a for a, b in zip(open_row, cells, strict=True)]
-                )
+                if open_row is None:
+                    open_row = [[cell] for cell in cells]
+                    continue
+                for lines, cell in zip(open_row, cells, strict=True):
+                    if cell:
+                        lines.append(cell)
                 continue
             # psql marks a line feed inside of a cell in the margin at its right, and a cell that it wrapped in both margins.
             if any(cell[:1] in _WRAPPED for cell in raw):
@@ -522,14 +524,19 @@ def _rows(data: bytes, start: int, end: int, layout: Layout) -> Iterator[Row]:
             continued = [cell[-1:] in _CONTINUED and len(cell) > 1 for cell in raw]
             continued[-1] &= layout.end in (0, display_width(line.text))  # nothing else is as long as the rule
             cells = [cell[:-1].rstrip() if more else cell for cell, more in zip(cells, continued, strict=True)]
-            if open_row is not None:
-                if any(cell and not was for cell, was in zip(cells, were, strict=True)):
-                    raise Unbalanced("the line goes on where the row above does not", line)
-                cells = [f"{a}\n{b}" if was else a for a, b, was in zip(open_row, cells, were, strict=True)]
-            if any(continued):
-                open_row, were = cells, continued
+            if open_row is None and not any(continued):
+                yield tuple(cells)
                 continue
-            open_row = None
-            yield tuple(cells)
+            if open_row is None:
+                open_row, were = [[] for _ in cells], [True] * len(cells)
+            for lines, cell, was in zip(open_row, cells, were, strict=True):
+                if was:
+                    lines.append(cell)
+                elif cell:
+                    raise Unbalanced("the line goes on where the row above does not", line)
+            were = continued
+            if not any(continued):
+                yield tuple(map("\n".join, open_row))
+                open_row = None
     if open_row is not None:
-        yield tuple(open_row)
+        yield tuple(map("\n".join, open_row))

@@ -36,7 +36,8 @@ _MYSQL_COUNT: Final = re.compile(r"\d+ rows? in set\b.*")
 _FIRST: Final = 2_048
 """Bytes in which the first record begins."""
 
-_Members = list[tuple[str, str]]
+_Members = list[tuple[str, list[str]]]
+"""The names of members, and the lines of their values."""
 
 
 def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
@@ -52,20 +53,21 @@ def recognise(data: bytes) -> tuple[Table, ...] | NotATable | None:
         while end < len(data):
             if len(tables) == MAX_TABLES:
                 return too_many(number)
-            parts, number = _parts(data, end, number)
-            end = parts.made[-1].end
-            how = _between(parts)
+            start, before = end, number
+            parts, number = _parts(data, start, before)
+            end, how = parts.made[-1].end, _between(parts)
+            number_of_first = before + data.count(b"\n", start, how.start)
             names, records, members, further = dict[str, None](), 0, 0, 0
-            for record in _records(data, how):
+            for record in _records(data, how, number_of_first):
                 names.update(dict.fromkeys(name for name, _ in record))
                 records, members = records + 1, members + len(record)
-                further += sum(value.count("\n") for _, value in record)
+                further += sum(len(lines) - 1 for _, lines in record)
             if records * len(names) > 1_000_000 + members * 20:
                 return NotATable(
                     f"its {records:,} records have {len(names):,} different members, few of them in common"
                 )
             is_told = further and data.startswith(b"*", how.start)
-            notes = [f"{further:,} lines that begin no member are of the values above them"] if is_told else []
+            notes = [f"lines of the values above them, which begin no member: {further:,}"] if is_told else []
             tables.append(made("expanded", list(names), len(names), parts, how, data, notes=notes))
     except Unbalanced as unbalanced:
         return unbalanced.problem
@@ -121,14 +123,14 @@ def _between(parts: Parts) -> Expanded:
     return Expanded(records[0].start, records[-1].end)
 
 
-def _records(data: bytes, how: Expanded) -> Iterator[_Members]:
-    """The members of each record, each name another."""
+def _records(data: bytes, how: Expanded, number: int = 1) -> Iterator[_Members]:
+    """The members of each record, each name another; `number` is that of the first line."""
     records = _mysql if data.startswith(b"*", how.start) else _psql
-    for record in records(lines_of(data, how.start, data.count(b"\n", 0, how.start) + 1, how.end)):
+    for record in records(lines_of(data, how.start, number, how.end)):
         names = [name.strip() for name, _ in record]
         if len(set(names)) < len(names):
             names = list(unique_names(names, len(names)))
-        yield [(name, value) for name, (_, value) in zip(names, record, strict=True)]
+        yield [(name, lines) for name, (_, lines) in zip(names, record, strict=True)]
 
 
 def _psql(lines: Iterator[Line]) -> Iterator[_Members]:
@@ -157,9 +159,11 @@ def _psql(lines: Iterator[Line]) -> Iterator[_Members]:
         if bar != place:
             raise Unbalanced("the bar of the member is not below that of the first one", line)
         if name:
-            record.append((name, value))
-        elif record and record[-1][1].endswith(_CONTINUED):
-            record[-1] = (record[-1][0], f"{record[-1][1][:-1].rstrip()}\n{value}")
+            record.append((name, [value]))
+        elif record and record[-1][1][-1].endswith(_CONTINUED):
+            of_value = record[-1][1]
+            of_value[-1] = of_value[-1][:-1].rstrip()
+            of_value.append(value)
         else:
             raise Unbalanced("the member has no name", line)
     yield record
@@ -181,9 +185,9 @@ def _mysql(lines: Iterator[Line]) -> Iterator[_Members]:
             width = display_width(line.text.partition(":")[0])
         name, value = cut(line.text, (width,))
         if name.strip() and not name[-1].isspace() and (value == ":" or value.startswith(": ")):
-            record.append((name, value[2:]))
+            record.append((name, [value[2:]]))
         elif record:
-            record[-1] = (record[-1][0], f"{record[-1][1]}\n{line.text}")
+            record[-1][1].append(line.text)
         else:
             raise Unbalanced("the line is no member of a record", line)
     _checked(record, names, line)
@@ -195,7 +199,7 @@ def _checked(record: _Members, names: list[str], line: Line) -> list[str]:
     found = [name for name, _ in record]
     if names and found != names:
         raise Unbalanced("the record above does not have the members of the first one", line)
-    if not names and any("\n" in value for _, value in record) and all(name[0].isspace() for name in found):
+    if not names and any(len(lines) > 1 for _, lines in record) and all(name[0].isspace() for name in found):
         raise Unbalanced("no name in the record above is as long as they are wide", line)
     return found
 
@@ -209,5 +213,5 @@ class Expanded(msgspec.Struct, frozen=True, tag="expanded"):
     def rows(self, source: bytes, names: Sequence[str]) -> Iterator[Row]:
         """Read the members of these names of each record once more."""
         for record in _records(source, self if self.end else _between(_parts(source, 0, 1)[0])):
-            members = dict(record)
+            members = {name: "\n".join(lines) for name, lines in record}
             yield [members.get(name) for name in names]

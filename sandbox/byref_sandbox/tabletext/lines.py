@@ -103,11 +103,15 @@ def cut(text: str, places: Sequence[int]) -> list[str]:
     return cells + [""] * (len(places) + 1 - len(cells))
 
 
-def goes_on(first: Sequence[str], line: Sequence[str]) -> bool:
+def goes_on(first: Row, line: Row) -> bool:
     """Whether cells may be the rest of a record's, wrapped: they lack some of its first line, have no others, and no value below a value."""
-    return any(a and not b for a, b in zip(first, line, strict=True)) and all(
-        not b or (a and not (kind_of(a) != "text" != kind_of(b))) for a, b in zip(first, line, strict=True)
-    )
+    lacks = False
+    for above, cell in zip(first, line, strict=True):
+        if not cell:
+            lacks = lacks or bool(above)
+        elif not above or kind_of(above) != "text" != kind_of(cell):
+            return False
+    return lacks
 
 
 class Parts:
@@ -141,11 +145,12 @@ class _Rest:
         first: Row = ()
         above: Row = ()
         for row in rows:
-            if first and "" in row and 2 * sum(map(bool, row)) <= len(row) and any(row) and goes_on(first, row):  # type: ignore[arg-type]
+            places = [at for at, cell in enumerate(row) if cell] if first and "" in row else ()
+            if places and 2 * len(places) <= len(row) and goes_on(first, row):
                 self._lacking += 1
-                places = [at for at, cell in enumerate(row) if cell]
-                if all(map(_is_words, (above[at] or "" for at in places), (row[at] or "" for at in places))):
-                    rooms = ((at, len(above[at] or "") + 1 + len((row[at] or "").split(None, 1)[0])) for at in places)
+                cells = [(at, above[at] or "", row[at] or "") for at in places]
+                if all(_is_words(one, other) for _, one, other in cells):
+                    rooms = [(at, len(one) + 1 + len(other.split(None, 1)[0])) for at, one, other in cells]
                     self._found[tuple(rooms)] += 1
             else:
                 first = row

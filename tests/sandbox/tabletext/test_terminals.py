@@ -566,7 +566,7 @@ def test_rows_that_may_be_the_rest_of_others_are_told() -> None:
     rule = "+---+---+\n"
     both = f"{rule}| a | b |\n{rule}| c | d |\n{rule}| e | f |\n| g | h |\n{rule}| i | j |\n{rule}"
     [table] = recognise(both).tables  # type: ignore[union-attr]
-    assert (table.rows, table.notes) == (3, ("1 lines without a rule above them are of the rows above",))
+    assert (table.rows, table.notes) == (3, ("lines of the rows above them, without a rule between: 1",))
 
 
 def test_a_cell_of_psql_goes_on_where_its_sign_is_in_the_margin() -> None:
@@ -612,7 +612,7 @@ def test_records_below_one_another() -> None:
     assert [*table.records()] == [("1", "C++", "a|")]
     [table] = recognise(MYSQL_RECORDS).tables  # type: ignore[union-attr]
     assert [*table.records()] == [("1", "Dear Ann,\n\nRegards: the shop"), ("2", "at 10:30")]
-    assert table.notes == ("2 lines that begin no member are of the values above them",)
+    assert table.notes == ("lines of the values above them, which begin no member: 2",)
     [table] = recognise("-[ RECORD 1 ]\na | 1\na | 2\n").tables  # type: ignore[union-attr]
     assert (table.names, [*table.records()]) == (("a", "a_2"), [("1", "2")])
 
