@@ -500,7 +500,7 @@ BIG: dict[str, tuple[Any, Any]] = {
     "Series": (pd.Series(range(30_000)), list(range(30_000))),
     "array": (np.arange(30_000), list(range(30_000))),
     "integer keys": ({i: {"n": i} for i in range(many)}, {str(i): {"n": i} for i in range(many)}),
-    "keys that become the same": ({1: ["a"] * 9_000, "1": ["b"] * 9_000}, {"1": ["b"] * 9_000}),
+    "keys that become the same": ({1: ["a"] * 9_000, "1": ["b"] * 9_000}, {"1": ["a"] * 9_000, "1_2": ["b"] * 9_000}),
     "dates": ([{"d": datetime.date(2026, 1, 1)}] * many, [{"d": "2026-01-01"}] * many),
     "Decimals": ([Decimal("1.5")] * 20_000, [1.5] * 20_000),
     "enums": ([Level.HIGH, Colour.RED] * 9_000, [3, "r"] * 9_000),

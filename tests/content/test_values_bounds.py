@@ -52,6 +52,20 @@ def test_values_that_would_never_end_are_written_in_bounds(value: object) -> Non
         assert made == ["h" * 300]
 
 
+@pytest.mark.parametrize("turn", [list, reversed])
+def test_keys_that_are_spelt_the_same_are_kept_apart(turn: Any) -> None:
+    members = [*((n, "int") for n in range(30)), *((f"{n}", "text") for n in range(30)), (None, 0), ("null", 1)]
+    of_both = dict(turn(members))
+    for value, path in ((of_both, ()), ([of_both], (0,)), ({"a": {"b": of_both}}, ("a", "b"))):
+        made, data, _ = written(value)
+        assert jsontext.decode(data) == made
+        for key in path:
+            made = made[key]  # type: ignore[index]
+        assert len(made) == 62 and sorted(map(str, made.values())) == ["0", "1"] + ["int"] * 30 + ["text"] * 30  # type: ignore[arg-type,attr-defined]
+    _, data, _ = written({1: 1, "2": 2, None: 3, 4.5: 4})
+    assert jsontext.decode(data) == {"1": 1, "2": 2, "null": 3, "4.5": 4}
+
+
 def test_values_that_many_rows_share_are_written_in_each() -> None:
     day, flat, circular = date(2026, 1, 2), {"n": 1}, list[Any]()
     circular.append(circular)  # with it nothing but notes is possible

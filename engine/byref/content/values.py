@@ -118,13 +118,18 @@ def _check_depth(value: object) -> None:
 def _check_first(value: object) -> None:
     """Raise TypeError if msgspec would write one of the first parts of a value otherwise than it is.
 
-    It writes a Decimal that is a key without quotes, and some objects otherwise than `is_misread` has it.
+    It writes a Decimal that is a key without quotes, the keys 1 and "1" as the same, and some objects otherwise than
+    `is_misread` has it.
     """
     for one in first_parts(value):
         if type(one) is dict:
-            kinds = set(map(type, islice(one, _FIRST_KEYS)))
-            if kinds != {str} and any(issubclass(kind, Decimal) for kind in kinds):
+            kinds = {type(next(reversed(one), "")), *map(type, islice(one, _FIRST_KEYS))}
+            if kinds == {str}:
+                continue
+            if any(issubclass(kind, Decimal) for kind in kinds):
                 raise TypeError("Decimal as a key")
+            if len(kinds) > 1 and len(set(map(_key, one))) < len(one):
+                raise TypeError("two keys are written as one")
         elif is_misread(one):
             raise TypeError("it is not written as it is")
 
@@ -642,7 +647,7 @@ def _label(name: object) -> str:
 
 
 def _unique(columns: Iterable[str]) -> dict[str, None]:
-    """Return the names of columns, of which those that come again have a number."""
+    """Return the names of columns or members, of which those that come again have a number."""
     names: dict[str, None] = {}
     last: Counter[str] = Counter()
     for stem in columns:
@@ -706,7 +711,9 @@ class _Plain:
             self._read[id(value)] = value
         try:
             if isinstance(value, Mapping):
-                return {_key(key): self.of(member, depth + 1) for key, member in _members(value)}
+                members = [*_members(value)]
+                names = _unique(_key(key) for key, _ in members)
+                return {name: self.of(member, depth + 1) for name, (_, member) in zip(names, members, strict=True)}
             if isinstance(value, list | tuple | set | frozenset):
                 return [self.of(item, depth + 1) for item in value]
             return self.of(self._converted(value), depth + 1)
