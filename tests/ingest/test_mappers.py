@@ -232,7 +232,7 @@ def test_a_mapped_text_keeps_its_digits_and_its_data_are_floats(local: Engine, t
     policy = Policy(per_tool={"t": ToolPolicy(mapper=".rows")})
     session = local.session("digits", tenant=tenant, policy=policy)
     rows = ",".join(f'{{"v":{LONG},"id":{n}}}' for n in range(2_000))
-    result = session.process(f'{{"rows":[{rows}]}}', tool="t")
+    session.process(f'{{"rows":[{rows}]}}', tool="t")
     assert session.variable("t").value()[1] == {"v": float(LONG), "id": 1}
     assert LONG in session.call("artifact_read", {"artifact_id": "t"}).content
 
