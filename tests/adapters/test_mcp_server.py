@@ -897,6 +897,8 @@ def test_tokens_are_checked() -> None:
         (["--http", "127.0.0.1:0", "--tokens", "list.json"], "expected JSON"),
         (["--http", "127.0.0.1:0", "--tokens", "twice.json"], "one token is both"),
         (["--http", "127.0.0.1:0", "--tokens", "number.json"], "expected text"),
+        (["--http", "127.0.0.1:0", "--tokens", "revoked.json"], "'acme' has no token"),
+        (["--http", "127.0.0.1:0", "--tokens", "empty.json"], "'acme' has no token"),
         (["--http", "256.0.0.1:0", "--tokens", "good.json"], "cannot listen"),
     ],
 )
@@ -904,7 +906,8 @@ def test_a_wrong_command_line_says_what_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, content in {"good": TENANTS, "list": [], "twice": {"a": "x", "b": "x"}, "number": {"a": 7}}.items():
+    contents = {"good": TENANTS, "list": [], "twice": {"a": "x", "b": "x"}, "number": {"a": 7}}
+    for name, content in (contents | {"revoked": {"acme": []}, "empty": {"acme": ""}}).items():
         Path(f"{name}.json").write_text(json.dumps(content))
     assert byref.cli.main(["mcp", *words]) in (1, 2)
     assert said in capsys.readouterr().err

@@ -23,6 +23,7 @@ from mcp.server import Server
 
 import byref
 from byref.adapters import mcp as adapter
+from byref.adapters.common import bodies
 from byref.cli import connections, door, serving
 from byref.gateway import server as gateway_server
 from byref.gateway.config import read_config
@@ -625,11 +626,11 @@ async def retried(asked: Callable[[], Coroutine[Any, Any, Answer]], status: int)
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 1000])
 def test_values_are_counted_outside_of_texts_alone(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
-    monkeypatch.setattr(door, "PIECE_BYTES", piece)
+    monkeypatch.setattr(bodies, "PIECE_BYTES", piece)
     inside = json.dumps(['[{,"\\', "\\\\", '"', "", '\\"[', {'"[,\\"': '\\"'}])
     for text, values in ((inside, 7), ("[]", 1), ('"[,', 0), ("[1,2,[{}]]", 5), ("\\" * 9 + "[", 1)):
         for most in range(12):
-            assert asyncio.run(door._has_more_values(text.encode(), most)) is (values > most), (text, most)
+            assert asyncio.run(bodies.has_more_values(text.encode(), most)) is (values > most), (text, most)
 
 
 def test_a_request_of_more_values_than_are_decoded_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,7 @@ HOSTILE = {
     "half a character": (b'{"tool": "t", "output": "\\ud800"}', 400),
     "a list": (b"[]", 422),
     "empty": (b"", 400),
+    "many values": (b'{"tool": "t", "output": [' + b"[]," * 1_000_000 + b"1]}", 413),
     "huge": (b'{"tool": "t", "output": "' + b"x" * (9 << 20) + b'"}', 413),
 }
 

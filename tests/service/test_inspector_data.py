@@ -296,6 +296,40 @@ def test_rows_are_neither_sorted_nor_searched_where_content_is_redacted(
     assert all("it would tell what is hidden" in one.text for one in refused)
 
 
+def test_no_page_begins_inside_of_what_is_redacted(local_house: House, tenant: str) -> None:
+    body = json.dumps([{"id": n, "card": int(CARD), "note": "x" * 60} for n in range(12_000)], indent=1)
+    add(local_house, tenant, ("cards", body, "application/json"))
+    service, token = app(local_house.engine, redact=without_cards), local_house.token(tenant, "inspect", "content")
+    inside = body.index(CARD) + 1
+    first, part = look(
+        local_house,
+        token,
+        page("artifact", session="chat", artifact="cards", view="table"),
+        page("artifact", session="chat", artifact="cards", view="table", row=1, place=inside),
+        service=service,
+    )
+    for one in (first, part):
+        assert "[card number]" in checked(one).text and CARD[1:] not in one.text
+
+
+def test_a_secret_at_a_cut_is_redacted_whole(local_house: House, tenant: str) -> None:
+    key = "-----BEGIN KEY-----\n" + "SECRET" * 500 + "\n-----END KEY-----"
+    text = "line\n" * 3_900 + key + "\nline" * 20_000
+
+    async def work() -> None:
+        session = await local_house.engine.session("chat", tenant=tenant)
+        await session.process(text, tool="log")
+
+    local_house.loop.run_until_complete(work())
+
+    def without_keys(text: str) -> str:
+        return re.sub("-----BEGIN KEY.*?END KEY-----", "[key]", text, flags=re.DOTALL)
+
+    service, token = app(local_house.engine, redact=without_keys), local_house.token(tenant, "inspect", "content")
+    (step,) = look(local_house, token, page("step", session="chat", step=1), service=service)
+    assert "[key]" in checked(step).text and "SECRET" not in step.text
+
+
 def test_code_is_shown_with_what_it_called_and_left(house: House, tenant: str) -> None:
     def tax(country: str) -> float:
         return {"DE": 0.19}[country]

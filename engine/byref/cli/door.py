@@ -7,12 +7,10 @@ makes a session, and each tenant has a limited number of them.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import anyio
 import pydantic_core
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.streamable_http import check_accept_headers
@@ -25,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from byref.adapters.common.bodies import MAX_VALUES, Bodies, has_more_values
 from byref.adapters.common.shares import Shares
 from byref.adapters.mcp import SESSION_HEADER, BearerTokens
 from byref.conversation.lifecycle import check_id
@@ -42,8 +41,6 @@ ROOM_SECONDS = 60.0
 """A session without a request for so long may be ended when its tenant needs the room for another."""
 MAX_BODIES_BYTES = 256 << 20
 """Bodies of one tenant's requests in progress; a request that would exceed it waits before its body is read."""
-MAX_VALUES = 1_000_000
-"""Values in a body's JSON: each costs a hundred times its bytes in memory, and all requests wait while it is parsed."""
 MAX_INITIALIZE_BYTES = 256 << 10
 MAX_INITIALIZE_VALUES = 10_000
 
@@ -51,8 +48,6 @@ _SESSION_ID = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
 _ONCE = ("authorization", "content-type", "origin", _SESSION_ID, SESSION_HEADER)
 BY_REFERENCE = 'data that a tool returned before goes by reference instead, "$name" or {"$var": "name"}'
-PIECE_BYTES = 256 << 10
-"""Bytes of a body that are examined before other requests have their turn."""
 RETRY = "10"
 """Seconds (`Retry-After`) after which a client may come again if there was no room."""
 
@@ -102,7 +97,7 @@ class Door:
         self._places = Shares(MAX_SESSIONS, several=several)
         self._sessions: dict[str, _Session] = {}
         """Sessions by id, the one unused for longest first."""
-        self._bodies = _Bodies()
+        self._bodies = Bodies(MAX_BODIES_BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -220,7 +215,7 @@ class Door:
                 return
             self._bodies.give_back(tenant, size - len(body))
             size = len(body)
-            if await _has_more_values(body, MAX_VALUES):
+            if await has_more_values(body, MAX_VALUES):
                 raise Refused(413, f"the JSON of a request may have {MAX_VALUES:,} values; {BY_REFERENCE}")
             given = _replayed(body, receive)
             if session is not None:
@@ -253,7 +248,7 @@ class Door:
 
     async def _begin(self, scope: Scope, tenant: str, body: bytes, receive: Receive, send: Send) -> None:
         """Make a session, if the request is a valid `initialize` and there is room."""
-        if len(body.strip()) > MAX_INITIALIZE_BYTES or await _has_more_values(body, MAX_INITIALIZE_VALUES):
+        if len(body.strip()) > MAX_INITIALIZE_BYTES or await has_more_values(body, MAX_INITIALIZE_VALUES):
             reason = f"initialize may have {MAX_INITIALIZE_BYTES >> 10} KB, and {MAX_INITIALIZE_VALUES:,} values"
             raise Refused(413, reason)
         id = _check_initialize(body)
@@ -357,27 +352,6 @@ class Door:
         self._manager._session_owners.pop(id, None)
 
 
-class _Bodies:
-    """Counts the bytes of each tenant's bodies in progress."""
-
-    def __init__(self) -> None:
-        self._bytes: Counter[str] = Counter()
-        self._changed = anyio.Event()
-
-    async def take(self, tenant: str, size: int) -> None:
-        """Wait until there is room; a tenant's first body always has room."""
-        while size and self._bytes[tenant] and self._bytes[tenant] + size > MAX_BODIES_BYTES:
-            await self._changed.wait()
-        self._bytes[tenant] += size
-
-    def give_back(self, tenant: str, size: int) -> None:
-        self._bytes[tenant] -= size
-        if not self._bytes[tenant]:
-            del self._bytes[tenant]
-        self._changed.set()
-        self._changed = anyio.Event()
-
-
 def _inside(scope: Scope, user: AuthenticatedUser | None) -> Scope:
     """Return the request's scope in the one spelling that the SDK accepts, where the door accepts several."""
     kind = (b"content-type", b"application/json")
@@ -412,30 +386,6 @@ def _check_initialize(body: bytes) -> str | int:
         request_id = id if isinstance(id, str | int) and not isinstance(id, bool) else None
         raise Refused(400, f"initialize: {where[:100]}: {first['msg']}", code=INVALID_PARAMS, id=request_id) from error
     return request.id
-
-
-async def _has_more_values(body: bytes, most: int) -> bool:
-    """Tell whether JSON has more than `most` values, without parsing it: by counting separators outside of strings."""
-    # Counting in the whole text, strings included, only overestimates, so few separators need no closer look.
-    if _values(body) <= most:
-        return False
-    found, is_inside, begin = 0, False, 0
-    while begin < len(body):
-        end = begin + PIECE_BYTES
-        while body[end - 1 : end] == b"\\":  # do not separate a backslash from what it escapes
-            end += 1
-        texts = body[begin:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        found += _values(b"".join(texts[is_inside::2]))
-        if found > most:
-            return True
-        is_inside ^= len(texts) % 2 == 0
-        begin = end
-        await anyio.sleep(0)
-    return False
-
-
-def _values(text: bytes) -> int:
-    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def _is_error(answer: bytes) -> bool:

@@ -232,6 +232,10 @@ def _tenants(options: Namespace) -> dict[str, str]:
     if not isinstance(given, dict) or not given:
         raise Failed(f'--tokens {options.tokens!r}: expected JSON, {{"tenant": "token"}}')
     for tenant, tokens in given.items():
+        if not tokens:
+            raise Failed(
+                f"--tokens {options.tokens!r}: {tenant!r} has no token; leave it out if nobody is to be let in"
+            )
         for token in tokens if isinstance(tokens, list) else [tokens]:
             if not isinstance(token, str):
                 raise Failed(

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from byref.adapters.common.bodies import MAX_VALUES, Bodies, has_more_values
 from byref.aio import AsyncEngine, AsyncSession
 from byref.conversation.lifecycle import check_id
 from byref.describe.jsontext import without_surrogates
@@ -32,6 +33,8 @@ from byref_sandbox import jsontext
 
 MAX_BODY_BYTES = 8 << 20
 """Most bytes of a JSON body; larger outputs are uploaded."""
+MAX_BODIES_BYTES = 64 << 20
+"""JSON bodies of one tenant's requests in progress; a request that would exceed it waits before its body is read."""
 MAX_UPLOAD_BYTES = 16 << 30
 BODY_SECONDS = 60.0
 """For a whole JSON body, and for each piece of an upload."""
@@ -78,6 +81,27 @@ def _mounted(path: str, app: ASGIApp) -> Mount:
     return mount
 
 
+class _Room:
+    """The room that one request takes for its JSON body, until it is answered."""
+
+    def __init__(self, bodies: Bodies, tenant: str) -> None:
+        self._bodies, self._tenant, self._size = bodies, tenant, 0
+
+    async def take(self, size: int) -> None:
+        """Wait for room for the greatest length that the body may have."""
+        await self._bodies.take(self._tenant, size)
+        self._size = size
+
+    def shrink(self, size: int) -> None:
+        """Give back what the body did not need."""
+        self._bodies.give_back(self._tenant, self._size - size)
+        self._size = size
+
+    def leave(self) -> None:
+        """Give back all of it."""
+        self.shrink(0)
+
+
 class _Api:
     """Everything below `/v1`."""
 
@@ -87,6 +111,7 @@ class _Api:
         self._has_own_tokens = auth is None
         self._stopping = stopping
         self._remote = Remote(engine, stopping)
+        self._bodies = Bodies(MAX_BODIES_BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -106,7 +131,14 @@ class _Api:
         operation, names = _found(request.method, segments)
         grant, opened = await self._entered(operation, names, _token(request))
         place = Place(self._engine, grant, names, request, self._stopping, self._remote, opened)
-        given = await _given(operation, request)
+        room = _Room(self._bodies, grant.tenant)
+        try:
+            given = await _given(operation, request, room)
+            return await self._done(operation, place, given, request)
+        finally:
+            room.leave()
+
+    async def _done(self, operation: Operation, place: Place, given: records.Given, request: Request) -> Response:
         arguments: list[Any] = [] if operation.given is records.Nothing else [given]
         if operation.takes_stream:
             if request.headers.get("Content-Encoding", "identity") != "identity":
@@ -175,8 +207,9 @@ def _unauthorised() -> Problem:
 
 
 def _token(request: Request) -> str:
-    """Return a request's token; an empty text if there is none."""
-    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    """Return a request's token; an empty text if there is none, or if a proxy could have looked at another one."""
+    given = request.headers.getlist("Authorization")
+    kind, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     return token.strip() if kind.lower() == "bearer" else ""
 
 
@@ -238,7 +271,7 @@ def _found(method: str, segments: list[str]) -> tuple[Operation, dict[str, str]]
     return operation, dict(zip(names, values, strict=True))
 
 
-async def _given(operation: Operation, request: Request) -> records.Given:
+async def _given(operation: Operation, request: Request, room: _Room) -> records.Given:
     """Return what a request says.
 
     Raises:
@@ -246,7 +279,7 @@ async def _given(operation: Operation, request: Request) -> records.Given:
     """
     try:
         if operation.takes_json:
-            given = await _of_body(operation, request)
+            given = await _of_body(operation, request, room)
         else:
             given = _of_query(operation, request)
     except msgspec.ValidationError as error:
@@ -254,18 +287,25 @@ async def _given(operation: Operation, request: Request) -> records.Given:
     return _once(operation, given, request.headers.get("Idempotency-Key"))
 
 
-async def _of_body(operation: Operation, request: Request) -> records.Given:
+async def _of_body(operation: Operation, request: Request, room: _Room) -> records.Given:
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json" or request.headers.get("Content-Encoding", "identity") != "identity":
         raise Problem(415, "not-json", "expected a body of Content-Type: application/json, not encoded any further")
     if request.url.query:
         raise Problem(422, "invalid-request", "this operation has no query: all is in the body")
+    most = _most_of(request, MAX_BODY_BYTES)
+    await room.take(most)
     try:
         async with asyncio.timeout(BODY_SECONDS):
             parts = [piece async for piece in _pieces(request, MAX_BODY_BYTES)]
     except TimeoutError:
         raise Problem(408, "too-slow", f"the body did not come within {BODY_SECONDS:.0f} seconds") from None
     body = b"".join(parts)
+    room.shrink(len(body))
+    if await has_more_values(body, MAX_VALUES):
+        raise Problem(
+            413, "too-large", f"the JSON of a body may have {MAX_VALUES:,} values; larger outputs are uploaded"
+        )
     if not jsontext.is_utf8(body):
         raise Problem(400, "not-json", "the body is no JSON: it is not UTF-8")
     try:
@@ -308,10 +348,7 @@ def _once(operation: Operation, given: records.Given, key: str | None) -> record
 
 async def _pieces(request: Request, most: int) -> AsyncIterator[bytes]:
     """Yield a body piece by piece; a Problem if it has more than `most` bytes, or a piece does not come in time."""
-    too_large = Problem(413, "too-large", f"expected a body of at most {most:,} bytes; larger outputs are uploaded")
-    declared = request.headers.get("Content-Length", "0")
-    if len(declared) > 18 or not declared.isdecimal() or int(declared) > most:
-        raise too_large
+    _most_of(request, most)
     size, pieces = 0, request.stream()
     while True:
         try:
@@ -323,5 +360,17 @@ async def _pieces(request: Request, most: int) -> AsyncIterator[bytes]:
             return
         size += len(piece)
         if size > most:
-            raise too_large
+            raise _too_large(most)
         yield piece
+
+
+def _most_of(request: Request, most: int) -> int:
+    """Return how many bytes a body may have that is to have at most `most`; a Problem if more are declared."""
+    declared = request.headers.get("Content-Length", str(most) if "Transfer-Encoding" in request.headers else "0")
+    if len(declared) > 18 or not declared.isdecimal() or int(declared) > most:
+        raise _too_large(most)
+    return int(declared)
+
+
+def _too_large(most: int) -> Problem:
+    return Problem(413, "too-large", f"expected a body of at most {most:,} bytes; larger outputs are uploaded")

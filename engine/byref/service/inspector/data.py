@@ -176,6 +176,8 @@ def _view(look: Look, found: Artifact, path: Sequence[Any], shape: object) -> di
         )
     can_parse, view = views.can_parse(found), look.query.get("view", "")
     by_range = None if found.payload.size < views.SMALL_BYTES else bigtables.table(found, path, shape)
+    if look.sight.redact is not None and isinstance(by_range, bigtables.ByPlace):
+        by_range = None  # the reader says at which byte a page begins, which may be in the middle of what is hidden
     needs_all = by_range is None or view == "tree" or (view in ("", "table") and sort is not None)
     value, rows = None, None
     if can_parse and needs_all:

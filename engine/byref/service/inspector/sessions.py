@@ -22,7 +22,7 @@ from byref.db.tables import LedgerRow, SessionRow
 from byref.ingest import replay
 from byref.service.inspector import chart
 from byref.service.inspector.looks import Look, Page
-from byref.service.inspector.sight import LINE_CHARS, TEXT_CHARS, Text
+from byref.service.inspector.sight import REDACTED_AHEAD, TEXT_CHARS, Text
 from byref.service.problems import not_found
 
 SESSIONS = 50
@@ -249,11 +249,12 @@ def _part(look: Look, part: Artifact | str | list[Any] | dict[str, Any] | None) 
     return Part(shown if shown is None else replace(shown, left_out=0), part, is_cut=is_cut)
 
 
-def beginning(artifact: Artifact, most: int = TEXT_CHARS) -> str | None:
-    """Return the first characters of an artifact; None: it is no text."""
+def beginning(artifact: Artifact) -> str | None:
+    """Return the first characters of an artifact: one more than are redacted, if it has more; None: it is no text."""
     if artifact.is_binary:
         return None
-    return store.decode_text(artifact.payload.head(4 * most))[: most + LINE_CHARS]
+    most = TEXT_CHARS + REDACTED_AHEAD + 1
+    return store.decode_text(artifact.payload.head(4 * most))[:most]
 
 
 def indented(written: str | None) -> str | None:
