@@ -55,9 +55,10 @@ class Sight:
             return None
         if not self.has_content:
             return Text("", len(value), is_hidden=True)
-        ahead = REDACTED_AHEAD if len(value) > most + REDACTED_AHEAD else 0
-        shown = self.redacted(value[: most + REDACTED_AHEAD], ahead)
-        left_out = len(value) - most if ahead else max(0, len(shown) - most)
+        is_cut = len(value) > most + REDACTED_AHEAD
+        # The text may become shorter, which brings the cut nearer to what is shown: half of what is ahead stays behind it.
+        shown = self.redacted(value[: most + REDACTED_AHEAD], REDACTED_AHEAD // 2 if is_cut else 0)
+        left_out = len(value) - most if is_cut else max(0, len(shown) - most)
         return Text(shown[:most], len(value), left_out)
 
     def line(self, value: str | None) -> Text | None:
