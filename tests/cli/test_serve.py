@@ -21,7 +21,6 @@ SLOW = {"name": "slow", "parameters": {"type": "object", "properties": {}}, "tim
 def test_a_server_that_stops_answers_whom_it_keeps_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that waits for a client goes on with the next server; an upload has to be sent again."""
     monkeypatch.setattr(serve, "LEAVE_SECONDS", 1.0)
-    monkeypatch.setattr(serve, "REST_SECONDS", 10.0)
     url = f"sqlite:///{tmp_path}/chat.db"
     db.upgrade(url)
     code = {"name": "code_interpreter", "arguments": {"code": "slow()"}, "call_id": "c1"}
@@ -47,7 +46,7 @@ def test_a_server_that_stops_answers_whom_it_keeps_waiting(tmp_path: Path, monke
                 assert (await client.post("/calls/take", json={"worker": "w"})).json()
                 server.should_exit = True
                 run = await waiting[0]
-                over.set()  # who sends reads the answer behind the last piece
+                over.set()  # httpx reads the answer behind the last piece
                 answers = [run, await waiting[1]]
             await running
             return answers

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from argparse import Namespace
-from contextlib import suppress
 
 from byref.adapters.common.extras import missing
 from byref.aio import AsyncEngine
@@ -23,8 +22,8 @@ except ImportError as error:
 
 LEAVE_SECONDS = 60.0
 """Seconds for requests in progress to be answered after a signal: more than a run of code takes."""
-REST_SECONDS = 1.0
-"""Seconds for those who get no answer to read why: who still sends, and is cut off, cannot."""
+REFUSAL_SECONDS = 1.0
+"""Seconds for clients to be told that their requests have no answer."""
 CLOSE_SECONDS = 5.0
 """Seconds for what was not answered in time to be rolled back."""
 
@@ -60,7 +59,7 @@ class _Server(connections.Server):
         self._stopping.set()
         await super().shutdown(sockets)
         if cancelled := [*self.server_state.tasks]:
-            await asyncio.wait(cancelled, timeout=2 * REST_SECONDS)
+            await asyncio.wait(cancelled, timeout=REFUSAL_SECONDS)
 
 
 def _answering(app: ASGIApp) -> ASGIApp:
@@ -79,18 +78,7 @@ def _answering(app: ASGIApp) -> ASGIApp:
         except asyncio.CancelledError:
             if has_begun or scope["type"] != "http":
                 raise
-            await _refuse(receive, send)
+            said = "the server has stopped, and the request has no answer yet: send it again, under the same ids"
+            await Problem(503, "stopped", said, RETRY).response(scope, receive, send)
 
     return answered
-
-
-async def _refuse(receive: Receive, send: Send) -> None:
-    said = "the server has stopped, and the request has no answer yet: send it again, under the same ids"
-    answer = Problem(503, "stopped", said, RETRY).response
-    await send({"type": "http.response.start", "status": answer.status_code, "headers": answer.raw_headers})
-    await send({"type": "http.response.body", "body": answer.body, "more_body": True})
-    with suppress(TimeoutError):
-        async with asyncio.timeout(REST_SECONDS):
-            while (await receive())["type"] != "http.disconnect":
-                pass
-    await send({"type": "http.response.body"})
