@@ -159,20 +159,20 @@ def test_requests_are_answered_when_the_client_has_closed_its_end(signalled: boo
     async def work() -> None:
         leaving = anyio.Event()
         seconds = 30.0 if is_answered else 0.05
-        async with pipes.client_messages(ends.given, ends.taken, leaving, seconds) as (received, to_send):
-            async with to_send, received:
-                for _ in range(4):
+        around = pipes.client_messages(ends.given, ends.taken, leaving, seconds)
+        async with around as (received, to_send), to_send, received:
+            for _ in range(4):
+                await received.receive()
+            if signalled:
+                leaving.set()
+            with anyio.move_on_after(0.3 if is_answered else 20) as scope:
+                with pytest.raises(anyio.EndOfStream):
                     await received.receive()
-                if signalled:
-                    leaving.set()
-                with anyio.move_on_after(0.3 if is_answered else 20) as scope:
-                    with pytest.raises(anyio.EndOfStream):
-                        await received.receive()
-                assert scope.cancelled_caught == is_answered
-                if is_answered:
-                    await to_send.send(SessionMessage(answer("late", 1)))
-                    with anyio.fail_after(20), pytest.raises(anyio.EndOfStream):
-                        await received.receive()
+            assert scope.cancelled_caught == is_answered
+            if is_answered:
+                await to_send.send(SessionMessage(answer("late", 1)))
+                with anyio.fail_after(20), pytest.raises(anyio.EndOfStream):
+                    await received.receive()
         os.close(ends.taken)
 
     asyncio.run(work())
