@@ -244,10 +244,13 @@ class AsyncEngine:
 
     async def close(self) -> None:
         """Refuse new calls, wait for running ones (also cancelled ones) for at most a minute, and close the engine."""
+        await self._close(CLOSE_SECONDS)
+
+    async def _close(self, seconds: float) -> None:
         with self._submitting:
             self._is_closed = True
         closer = ThreadPoolExecutor(1, "byref-close")
-        done = closer.submit(self._end)
+        done = closer.submit(self._end, seconds)
         closer.shutdown(wait=False)
         await asyncio.wrap_future(done)
 
@@ -266,10 +269,10 @@ class AsyncEngine:
         }
         self._running: set[Future[Any]] = set()
 
-    def _end(self) -> None:
-        running = wait(list(self._running), CLOSE_SECONDS).not_done
+    def _end(self, seconds: float) -> None:
+        running = wait(list(self._running), seconds).not_done
         if running:
-            logger.warning("%d calls are still running after %d seconds; closing", len(running), CLOSE_SECONDS)
+            logger.warning("%d calls are still running after %d seconds; closing", len(running), seconds)
         for executor in self._executors.values():
             executor.shutdown(wait=not running, cancel_futures=True)
         with self._opening:

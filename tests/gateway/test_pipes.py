@@ -9,6 +9,7 @@ import threading
 import time
 from typing import Any
 
+import anyio
 import pytest
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
@@ -28,8 +29,8 @@ VALUES: dict[str, Any] = {
 }
 
 
-def answer(value: Any) -> JSONRPCResponse:
-    return JSONRPCResponse(jsonrpc="2.0", id=7, result={"first": 1, "value": value})
+def answer(value: Any, id: int = 7) -> JSONRPCResponse:
+    return JSONRPCResponse(jsonrpc="2.0", id=id, result={"first": 1, "value": value})
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -139,6 +140,47 @@ def test_a_line_that_is_no_message_is_answered(line: bytes, id: int | None, code
     giving.join()
     [refused] = map(json.loads, ends.lines)
     assert (refused["id"], refused["error"]["code"]) == (id, code) and told in refused["error"]["message"]
+
+
+PING = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
+NO_MORE = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}\n'
+LISTEN = b'{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen"}\n'
+
+
+@pytest.mark.parametrize("signalled", [False, True])
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_requests_are_answered_when_the_client_has_closed_its_end(signalled: bool, is_answered: bool) -> None:
+    """Those that are withdrawn, and streams without end, are not waited for; for the others the time is bounded."""
+    ends = Pipes()
+    os.write(ends.to_give, PING % 1 + PING % 2 + NO_MORE % 2 + LISTEN % 3)
+    if not signalled:
+        os.close(ends.to_give)
+
+    async def work() -> None:
+        leaving = anyio.Event()
+        seconds = 30.0 if is_answered else 0.05
+        around = pipes.client_messages(ends.given, ends.taken, leaving, seconds)
+        async with around as (received, to_send), to_send, received:
+            for _ in range(4):
+                await received.receive()
+            if signalled:
+                leaving.set()
+            with anyio.move_on_after(0.3 if is_answered else 20) as scope:
+                with pytest.raises(anyio.EndOfStream):
+                    await received.receive()
+            assert scope.cancelled_caught == is_answered
+            if is_answered:
+                await to_send.send(SessionMessage(answer("late", 1)))
+                with anyio.fail_after(20), pytest.raises(anyio.EndOfStream):
+                    await received.receive()
+        os.close(ends.taken)
+
+    asyncio.run(work())
+    ends.take()
+    assert [json.loads(line)["id"] for line in ends.lines] == ([1] if is_answered else [])
+    os.close(ends.given)
+    if signalled:
+        os.close(ends.to_give)
 
 
 def test_long_and_short_messages_are_lines_in_their_order() -> None:

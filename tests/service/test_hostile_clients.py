@@ -6,7 +6,7 @@ import asyncio
 import resource
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -16,8 +16,10 @@ from serving import serving
 
 import byref
 from byref import db
+from byref.adapters.common.shares import Shares
 from byref.cli import connections
-from byref.service import auth
+from byref.service import auth, events, remote
+from byref.service.inspector import live
 
 Hostile = Callable[[str, int, str], Awaitable[None]]
 REFUSED = {
@@ -258,3 +260,50 @@ def test_ten_thousand_silent_connections_keep_nobody_out(tmp_path: Path) -> None
             assert process.poll() is None
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("what", ["events", "live", "take"])
+def test_no_tenant_has_all_places_of_those_who_wait(
+    local_house: House, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    few = Shares(2, several=True)  # one of each tenant
+    monkeypatch.setattr(events, "_places", few)
+    monkeypatch.setattr(live, "_places", few)
+    monkeypatch.setattr(remote, "Shares", lambda *_, **__: few)
+    house = House(local_house.engine, local_house.loop)
+
+    def asking(client: httpx.AsyncClient) -> httpx.Request:
+        if what == "take":
+            return client.build_request("POST", "/v1/calls/take", json={"worker": "w", "wait_seconds": 1.5})
+        path = "/v1/sessions/chat/events" if what == "events" else "/inspect/events?session=chat"
+        return client.build_request("GET", path)
+
+    async def work() -> None:
+        async with served(house) as base, AsyncExitStack() as clients:
+
+            async def client_of(tenant: str) -> httpx.AsyncClient:
+                await house.engine.session("chat", tenant=tenant)
+                token = house.token(tenant)
+                given = {"headers": {"Authorization": f"Bearer {token}"}, "cookies": {"byref_inspect": token}}
+                return await clients.enter_async_context(httpx.AsyncClient(base_url=base, timeout=20, **given))
+
+            mine, theirs = await client_of("greedy"), await client_of("modest")
+            first = asyncio.ensure_future(mine.send(asking(mine), stream=True))
+            while not few._taken["greedy"]:
+                await asyncio.sleep(0.01)
+            second = await mine.send(asking(mine))
+            assert second.status_code == 503, second.text
+            if what != "live":
+                assert second.json()["type"] == "urn:byref:too-many-streams" and second.headers["Retry-After"]
+            other = await theirs.send(asking(theirs), stream=True)
+            assert other.status_code == 200
+            for one in (other, await first):
+                await one.aclose()
+            deadline = time.monotonic() + 10
+            while few._taken and time.monotonic() < deadline:
+                await asyncio.sleep(0.05)
+            again = await mine.send(asking(mine), stream=True)
+            assert again.status_code == 200
+            await again.aclose()
+
+    local_house.loop.run_until_complete(work())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -248,6 +249,41 @@ def test_a_cut_does_not_hide_a_secret_from_redaction() -> None:
     assert seen is not None and seen.text == "x" * 15 + "-" and not seen.left_out
     long = Sight(True).text("x" * (REDACTED_AHEAD * 3), 20)
     assert long is not None and (len(long.text), long.left_out) == (20, REDACTED_AHEAD * 3 - 20)
+
+
+CARD = "4111222233334444"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        json.dumps({"note": f"Card:\n{CARD}"}),
+        json.dumps({"code": f"x = 'Card:\\t{CARD}'", "inner": json.dumps([f"\b{CARD}"])}),
+        json.dumps(json.dumps(json.dumps(f"\N{SMILING FACE WITH SUNGLASSES}\n{CARD}"))),
+        rf"C:\new\{CARD[0]}\u0031{CARD[2:]} \ud83d \U99999999",
+        repr(f"\x00{CARD}\N{RIGHT-TO-LEFT OVERRIDE}"),
+        "\\" * 3 + f"n{CARD}",
+    ],
+)
+def test_what_escapes_stand_for_is_redacted(written: str) -> None:
+    seen = Sight(True, lambda text: re.sub(r"\b\d{16}\b", "[card]", text)).text(written)
+    assert seen is not None and "[card]" in seen.text and CARD[2:] not in seen.text
+
+
+def test_a_text_keeps_its_escapes_where_they_hide_nothing() -> None:
+    written = json.dumps(f"a\n\u00fc\\u00fc {CARD}")
+    seen = Sight(True, lambda text: text.replace(CARD, "[card]")).text(written)
+    assert seen is not None and seen.text == written.replace(CARD, "[card]")
+
+
+@pytest.mark.parametrize("filling", [r"\u00fc", "secret"])
+def test_a_text_that_becomes_shorter_does_not_show_where_it_was_cut(filling: str) -> None:
+    """Decoded, or with much of it hidden, less than what a page shows may be left: behind it a secret may lack its end."""
+    whole = "\\nsecret " + filling * (2 * REDACTED_AHEAD // len(filling))
+    written = whole[: 20_000 + REDACTED_AHEAD - 300] + "BEGIN" + "Z" * 600 + "END"
+    hide = re.compile(r"\bsecret\b|(?:secret){100}|BEGINZ+END")
+    seen = Sight(True, lambda text: hide.sub("-", text)).text(written)
+    assert seen is not None and "Z" not in seen.text and seen.left_out
 
 
 def test_the_list_is_searched_and_turned(local_house: House, tenant: str) -> None:

@@ -263,6 +263,19 @@ def test_a_search_is_of_what_is_seen(local_house: House, tenant: str, monkeypatc
     assert "last needle" in found("last n", start=303) and "Searched up to" not in found("last n", start=303)
 
 
+def test_no_view_of_json_shows_what_its_escapes_hid(local_house: House, tenant: str) -> None:
+    rows = [{"n": n, "note": {"text": f"card:\n{CARD}"}} for n in range(30)]
+    text = json.dumps([{"note": f"card: {CARD[0]}\t{CARD}"}])
+    add(local_house, tenant, ("rows", rows, None), ("written", text, "application/json"))
+    service, token = app(local_house.engine, redact=without_cards), local_house.token(tenant, "inspect", "content")
+    views_ = [{"view": "table"}, {"view": "tree"}, {"view": "lines"}, {"grep": "note"}]
+    about = [{"session": "chat", "artifact": name} for name in ("rows", "written")]
+    paths = [page("artifact", **one, **view) for one in about for view in views_]
+    paths.append(page("diff", session="chat", artifact="rows", **{"with": "written"}))
+    for answer in look(local_house, token, *paths, service=service):
+        assert "[card number]" in checked(answer).text and CARD not in answer.text
+
+
 @pytest.mark.parametrize("is_large", [False, True])
 def test_rows_are_neither_sorted_nor_searched_where_content_is_redacted(
     local_house: House, tenant: str, is_large: bool, monkeypatch: pytest.MonkeyPatch

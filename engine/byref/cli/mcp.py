@@ -25,8 +25,10 @@ POLICY = Policy(
     tools=(*Policy().tools, "list_artifacts", "store_artifact"),
 )
 """A server never learns how full the context of its client's model is, and nobody deletes its sessions."""
-LEAVE_SECONDS = 2.0
-"""Seconds for calls in progress to end after the client has left or a signal came."""
+ANSWER_SECONDS = 2.0
+"""Seconds for calls in progress to be answered after the client has closed its end or a signal came."""
+LEAVE_SECONDS = 1.0
+"""Seconds to leave after that."""
 IDLE_SECONDS = 24 * 3600.0
 """A client's session (`Mcp-Session-Id`) is forgotten so long after its last request."""
 MAX_BODY_BYTES = 4 << 20
@@ -51,5 +53,6 @@ def mcp(options: Namespace) -> int:
             leave_seconds=LEAVE_SECONDS,
             idle_seconds=IDLE_SECONDS,
             max_body_bytes=MAX_BODY_BYTES,
+            answer_seconds=ANSWER_SECONDS,
         )
     return 0

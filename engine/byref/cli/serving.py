@@ -90,26 +90,33 @@ def place_of(options: Namespace) -> Place | None:
 
 
 def serve(
-    server: Server[Any], place: Place | None, *, leave_seconds: float, idle_seconds: float, max_body_bytes: int
+    server: Server[Any],
+    place: Place | None,
+    *,
+    leave_seconds: float,
+    idle_seconds: float,
+    max_body_bytes: int,
+    answer_seconds: float = 0,
 ) -> None:
     """Serve at `place`, or the client at standard input and output, until a signal comes or that client leaves.
 
-    The process is the server's own. Threads cannot be stopped, so a process that has not ended after `leave_seconds` is ended with
-    exit code 0. Over HTTP, a connection without a request for `idle_seconds` is forgotten, and a body has at most `max_body_bytes`.
+    Calls over stdio that are then under way have `answer_seconds`. The process is the server's own. Threads cannot be stopped, so a process that
+    has not ended `leave_seconds` later is ended with exit code 0. Over HTTP, a connection without a request for `idle_seconds` is
+    forgotten, and a body has at most `max_body_bytes`.
 
     Raises:
         Failed: the address is in use, or not an address of this machine.
     """
-    last = threading.Timer(leave_seconds, os._exit, (0,))
-    last.daemon = True
+    timers: list[threading.Timer] = []
 
-    def leave() -> None:
-        if not last.is_alive():
-            last.start()
+    def leave(further: float = 0) -> None:
+        timers.append(threading.Timer(further + leave_seconds, os._exit, (0,)))
+        timers[-1].daemon = True
+        timers[-1].start()
 
     async def work() -> None:
         if place is None:
-            await _serve_stdio(server, leave)
+            await _serve_stdio(server, leave, answer_seconds)
         else:
             await serve_http(server, place, idle_seconds=idle_seconds, max_body_bytes=max_body_bytes)
         leave()
@@ -117,28 +124,33 @@ def serve(
     try:
         asyncio.run(work())
     except BaseException:
-        last.cancel()  # the caller reports the error
+        for timer in timers:
+            timer.cancel()  # the caller reports the error
         raise
 
 
-async def _serve_stdio(server: Server[Any], leave: Callable[[], None]) -> None:
+async def _serve_stdio(server: Server[Any], leave: Callable[[float], None], answer_seconds: float) -> None:
+    leaving = anyio.Event()
     with anyio.CancelScope() as scope:
 
         def stop() -> None:
-            leave()
-            scope.cancel()
+            leave(answer_seconds)
+            leaving.set()
+            if not answer_seconds:
+                scope.cancel()
 
         for kind in SIGNALS:
             asyncio.get_running_loop().add_signal_handler(kind, stop)
         try:
             with claimed() as (given, taken):
-                async with client_messages(given, taken) as (reading, writing):
+                async with client_messages(given, taken, leaving, answer_seconds) as (reading, writing):
                     await server.run(reading, writing, server.create_initialization_options())
-                    leave()  # begin the countdown now: the client may not read the rest of the output
+                    leave(0)  # begin the countdown now: the client may not read the rest of the output
         except* (BrokenPipeError, ConnectionResetError):
             pass  # the client has left without closing the protocol
         finally:
-            stop()
+            leave(0)
+            scope.cancel()
 
 
 async def serve_http(server: Server[Any], place: Place, *, idle_seconds: float, max_body_bytes: int) -> None:

@@ -17,7 +17,15 @@ import anyio
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp.types import INVALID_REQUEST, PARSE_ERROR, JSONRPCError
+from mcp.types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 
 from byref.gateway.messages import (
     MAX_MESSAGE_BYTES,
@@ -61,49 +69,109 @@ def claimed() -> Iterator[tuple[int, int]]:
             os.close(descriptor)
 
 
+class _Asked:
+    """The requests of a client that have no answer yet."""
+
+    def __init__(self) -> None:
+        self._ids: set[int | str] = set()
+        self._are_answered = anyio.Event()
+
+    def note(self, message: JSONRPCMessage) -> None:
+        """Note a message of the client's: one that asks, or that needs no answer any more. A stream of news never has one."""
+        if isinstance(message, JSONRPCRequest) and message.method != "subscriptions/listen":
+            self._ids.add(message.id)
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._over((message.params or {}).get("requestId"))
+
+    def note_answer(self, message: JSONRPCMessage) -> None:
+        """Note a message to the client."""
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._over(message.id)
+
+    async def answered(self) -> None:
+        """Wait until all have their answers; call it when no more of them come."""
+        if self._ids:
+            await self._are_answered.wait()
+
+    def _over(self, id: object) -> None:
+        if isinstance(id, int | str):
+            self._ids.discard(id)
+        if not self._ids:
+            self._are_answered.set()
+            self._are_answered = anyio.Event()
+
+
 @asynccontextmanager
-async def client_messages(reading: int, writing: int) -> AsyncIterator[tuple[_Received, _Sent]]:
+async def client_messages(
+    reading: int, writing: int, leaving: anyio.Event | None = None, answer_seconds: float = 0
+) -> AsyncIterator[tuple[_Received, _Sent]]:
     """Yield the stream of the client's messages and the stream to the client, in the form that the SDK's server expects.
 
-    A client's message is weighed as a server's is; a request that is too much is answered with an error. A long message is made
-    into JSON on a thread, and written chunk by chunk.
+    The former ends when the client has closed its end, or `leaving` is set; before, requests have `answer_seconds` to be answered.
+    A client's message is weighed as a server's is; a request that is too much is answered with an error. A long message is made into
+    JSON on a thread, and written chunk by chunk.
     """
     received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
+    asked = _Asked()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_read, Lines(reading), received_in, sent.clone())
-        tasks.start_soon(_write, sent_out, Output(writing))
+        tasks.start_soon(_receive, Lines(reading), received_in, sent.clone(), asked, leaving, answer_seconds)
+        tasks.start_soon(_write, sent_out, Output(writing), asked)
         yield received, sent
+
+
+async def _receive(
+    lines: Lines,
+    into: MemoryObjectSendStream[SessionMessage | Exception],
+    refusals: MemoryObjectSendStream[SessionMessage],
+    asked: _Asked,
+    leaving: anyio.Event | None,
+    answer_seconds: float,
+) -> None:
+    async with into, refusals:
+        async with anyio.create_task_group() as tasks:
+            if leaving is not None:
+                tasks.start_soon(_until, leaving, tasks.cancel_scope)
+            await _read(lines, into, refusals, asked)
+            tasks.cancel_scope.cancel()
+        with anyio.move_on_after(answer_seconds):
+            await asked.answered()
+
+
+async def _until(leaving: anyio.Event, scope: anyio.CancelScope) -> None:
+    await leaving.wait()
+    scope.cancel()
 
 
 async def _read(
     lines: Lines,
     into: MemoryObjectSendStream[SessionMessage | Exception],
     refusals: MemoryObjectSendStream[SessionMessage],
+    asked: _Asked,
 ) -> None:
     allowance = Allowance("", "the client")
-    async with into, refusals:
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            async for line in lines:
-                try:
-                    if isinstance(line, Begun):
-                        raise Oversized(f"the client sent a message of more than {MAX_MESSAGE_BYTES >> 20} MB")
-                    message = await parsed(line, allowance)
-                except Oversized as error:
-                    beginning = line.text if isinstance(line, Begun) else line
-                    # A request is answered with an error. An answer to one of our questions becomes an error for whoever waits for
-                    # it. Only a message without an id can be dropped without leaving somebody waiting.
-                    if (id := id_of(beginning)) is None:
-                        logger.warning("%s; it is dropped", error)
-                    elif asks(beginning):
-                        await refusals.send(SessionMessage(failed(id, str(error), INVALID_REQUEST)))
-                    else:
-                        await into.send(SessionMessage(failed(id, str(error))))
-                    continue
-                if message is not None:
-                    await into.send(SessionMessage(message))
-                elif line.strip():
-                    await refusals.send(SessionMessage(_refusal(line)))
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async for line in lines:
+            try:
+                if isinstance(line, Begun):
+                    raise Oversized(f"the client sent a message of more than {MAX_MESSAGE_BYTES >> 20} MB")
+                message = await parsed(line, allowance)
+            except Oversized as error:
+                beginning = line.text if isinstance(line, Begun) else line
+                # A request is answered with an error. An answer to one of our questions becomes an error for whoever waits for
+                # it. Only a message without an id can be dropped without leaving somebody waiting.
+                if (id := id_of(beginning)) is None:
+                    logger.warning("%s; it is dropped", error)
+                elif asks(beginning):
+                    await refusals.send(SessionMessage(failed(id, str(error), INVALID_REQUEST)))
+                else:
+                    await into.send(SessionMessage(failed(id, str(error))))
+                continue
+            if message is not None:
+                asked.note(message)
+                await into.send(SessionMessage(message))
+            elif line.strip():
+                await refusals.send(SessionMessage(_refusal(line)))
 
 
 def _refusal(line: bytes) -> JSONRPCError:
@@ -117,13 +185,14 @@ def _refusal(line: bytes) -> JSONRPCError:
     return failed(id_of(line) if asks(line) else None, "the line is no message of this protocol", INVALID_REQUEST)
 
 
-async def _write(messages: MemoryObjectReceiveStream[SessionMessage], output: Output) -> None:
+async def _write(messages: MemoryObjectReceiveStream[SessionMessage], output: Output, asked: _Asked) -> None:
     async with messages:
         async for item in messages:
             if is_long(item.message):
                 await output.write_long(pieces_of(item.message))
             else:
                 await output.write(encoded(item.message) + b"\n")
+            asked.note_answer(item.message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from byref.adapters.common.shares import Shares
 from byref.aio import AsyncSession
 from byref.errors import ByrefError, SessionGone
 from byref.service import records
-from byref.service.problems import Problem
+from byref.service.problems import RETRY, Problem
 
 POLL_SECONDS = 0.5
 """Between two looks at the database: the steps may be another process's."""
@@ -22,54 +24,71 @@ QUIET_SECONDS = 15.0
 STREAM_SECONDS = 300.0
 """After so long a stream ends, and clients connect again by themselves: rights are looked at anew."""
 MAX_STREAMS = 500
-"""Streams at once of one process."""
+"""Streams at once of one process, which tenants share."""
+KEPT_STREAMS = 10
+"""Streams that each tenant may have when the others have taken all."""
 PAGE = 100
 
-_open_streams = 0
+_places = Shares(MAX_STREAMS, several=True, kept=KEPT_STREAMS)
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events, which have a place of their tenant's until their end; a Problem if it has none left."""
+
+    def __init__(self, said: AsyncIterator[bytes], headers: Mapping[str, str], places: Shares, tenant: str) -> None:
+        if not places.take(tenant):
+            raise Problem(503, "too-many-streams", f"too many streams are open ({places.limits})", RETRY)
+        super().__init__(said, 200, {**headers, "X-Accel-Buffering": "no"}, "text/event-stream")
+        self._places, self._tenant = places, tenant
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._places.give_back(self._tenant)
 
 
 def stream(
-    open_session: Callable[[], Awaitable[AsyncSession]], request: Request, *, after: int, stopping: asyncio.Event
+    open_session: Callable[[], Awaitable[AsyncSession]],
+    request: Request,
+    tenant: str,
+    *,
+    after: int,
+    stopping: asyncio.Event,
 ) -> Response:
     """Return the response that tells of each step behind `after`, or behind the last that the client has seen."""
     seen = request.headers.get("Last-Event-ID", "")
     if seen.isascii() and seen.isdecimal() and len(seen) < 19:
         after = int(seen)
-    if _open_streams >= MAX_STREAMS:
-        raise Problem(503, "too-many-streams", f"{MAX_STREAMS} streams are open", {"Retry-After": "10"})
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
-    return StreamingResponse(_events(open_session, after, stopping), 200, headers, "text/event-stream")
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return EventStream(_events(open_session, after, stopping), headers, _places, tenant)
 
 
 async def _events(
     open_session: Callable[[], Awaitable[AsyncSession]], after: int, stopping: asyncio.Event
 ) -> AsyncIterator[bytes]:
-    global _open_streams
-    _open_streams += 1
-    try:
-        yield b": byref\n\n"  # the client knows at once that it is connected
-        end = time.monotonic() + STREAM_SECONDS
-        told = time.monotonic()
-        while not stopping.is_set() and time.monotonic() < end:
-            try:
-                session = await open_session()
-                steps = await session.ledger(after=after, limit=PAGE)
-            except SessionGone:
-                yield b"event: gone\ndata: {}\n\n"
-                return
-            except ByrefError:  # the database is away: the client comes back later
-                return
-            for entry in steps:
-                data = records.encoded(records.record(entry, records.Entry))
-                name = b"id: %d\nevent: step" % entry.step if entry.kind != "call" else b"event: call"
-                yield name + b"\ndata: " + data + b"\n\n"
-                after, told = entry.step if entry.kind != "call" else after, time.monotonic()
-            if len(steps) >= PAGE:
-                continue
-            if time.monotonic() - told >= QUIET_SECONDS:
-                yield b": quiet\n\n"
-                told = time.monotonic()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), POLL_SECONDS)
-    finally:
-        _open_streams -= 1
+    yield b": byref\n\n"  # the client knows at once that it is connected
+    end = time.monotonic() + STREAM_SECONDS
+    told = time.monotonic()
+    while not stopping.is_set() and time.monotonic() < end:
+        try:
+            session = await open_session()
+            steps = await session.ledger(after=after, limit=PAGE)
+        except SessionGone:
+            yield b"event: gone\ndata: {}\n\n"
+            return
+        except ByrefError:  # the database is away: the client comes back later
+            return
+        for entry in steps:
+            data = records.encoded(records.record(entry, records.Entry))
+            name = b"id: %d\nevent: step" % entry.step if entry.kind != "call" else b"event: call"
+            yield name + b"\ndata: " + data + b"\n\n"
+            after, told = entry.step if entry.kind != "call" else after, time.monotonic()
+        if len(steps) >= PAGE:
+            continue
+        if time.monotonic() - told >= QUIET_SECONDS:
+            yield b": quiet\n\n"
+            told = time.monotonic()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), POLL_SECONDS)

@@ -360,7 +360,7 @@ async def list_history(at: Place, given: records.Steps) -> Page[records.HistoryE
 @operation("GET", "/sessions/{session}/events", "read")
 async def follow_events(at: Place, given: records.Steps) -> Response:
     """Follow the session's new steps as server-sent events, from `Last-Event-ID` or `after` on."""
-    return events.stream(at.open, at.request, after=given.after, stopping=at.stopping)
+    return events.stream(at.open, at.request, at.tenant, after=given.after, stopping=at.stopping)
 
 
 # Data

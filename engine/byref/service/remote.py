@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection, Select, and_, delete, insert, or_, select, update
 
+from byref.adapters.common.shares import Shares
 from byref.aio import AsyncEngine
 from byref.artifacts.store import batched
 from byref.calling import journal
@@ -38,7 +39,9 @@ LOOK_SECONDS: Final = 0.25
 SILENT_SECONDS: Final = 30.0
 """A call of a repeatable function that was taken so long ago, and is not answered, is given to the next who asks."""
 MAX_ASKING: Final = 200
-"""Clients of one process that wait for calls at once."""
+"""Clients of one process that wait for calls at once; tenants share it."""
+KEPT_ASKING: Final = 10
+"""Clients of each tenant that may wait when those of others have taken all places."""
 TAKEN_BYTES: Final = 8 << 20
 """Bytes of arguments of one call, and of all that are taken at once."""
 
@@ -70,7 +73,7 @@ class Remote:
         self._written = asyncio.Event()
         """Set, and replaced, when this process has written calls down."""
         self._task: asyncio.Task[None] | None = None
-        self._asking = 0
+        self._places = Shares(MAX_ASKING, several=True, kept=KEPT_ASKING)
 
     # Functions -----------------------------------------------------------------------------------------------------------------
 
@@ -186,9 +189,8 @@ class Remote:
 
     async def take(self, tenant: str, given: records.TakeCalls) -> list[records.RemoteCall]:
         """Give a client the calls that it has to answer; wait for one if there is none."""
-        if self._asking >= MAX_ASKING:
-            raise Problem(503, "too-many-streams", f"{MAX_ASKING} clients wait for calls", RETRY)
-        self._asking += 1
+        if not self._places.take(tenant):
+            raise Problem(503, "too-many-streams", f"too many clients wait for calls ({self._places.limits})", RETRY)
         try:
             end = time.monotonic() + given.wait_seconds
             while True:
@@ -200,7 +202,7 @@ class Remote:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(written.wait(), left)
         finally:
-            self._asking -= 1
+            self._places.give_back(tenant)
 
     def _taken(self, tenant: str, given: records.TakeCalls) -> list[records.RemoteCall]:
         database = self._engine.database

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
@@ -388,7 +389,8 @@ async def _on_thread(executor: Executor, context: Context, work: Callable[[], T]
 
     A cancelled request returns at once; work that has begun goes on to its end, and is committed or rolled back as a whole.
     """
-    running = asyncio.get_running_loop().run_in_executor(executor, copy_context().run, _answered, work)
+    given_up = threading.Event()
+    running = asyncio.get_running_loop().run_in_executor(executor, copy_context().run, _answered, work, given_up)
     waited = 0.0
     try:
         while not (await asyncio.wait({running}, timeout=HEARTBEAT_SECONDS))[0]:
@@ -396,10 +398,11 @@ async def _on_thread(executor: Executor, context: Context, work: Callable[[], T]
             await context.session.report_progress(waited, message=f"{waited:.0f} s")
         return running.result()
     finally:
+        given_up.set()
         running.cancel()
 
 
-def _answered(work: Callable[[], T]) -> T:
+def _answered(work: Callable[[], T], given_up: threading.Event) -> T:
     """Return the work's result, or raise an error for the client; details that only the host may see go only to the log."""
     try:
         return work()
@@ -409,7 +412,9 @@ def _answered(work: Callable[[], T]) -> T:
         logger.exception("byref could not read what a client asked for")
         raise MCPError(types.INTERNAL_ERROR, "the stored data is gone") from error
     except Exception as error:  # its text may contain details of the host
-        logger.exception("byref could not answer a request")
+        # A server that ends closes the engine of calls that nobody waits for any more.
+        is_expected = given_up.is_set() and isinstance(error, ConfigurationError)
+        logger.log(logging.DEBUG if is_expected else logging.ERROR, "byref could not answer a request", exc_info=True)
         raise MCPError(types.INTERNAL_ERROR, "byref could not answer; its log says why") from error
 
 

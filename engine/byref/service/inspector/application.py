@@ -86,7 +86,7 @@ class Inspector:
             look = replace(look, session=Session(scope))
         if made is LIVE:
             after, row = look.number("after", 0), look.scope.row
-            return live.stream(self._engine.database, row, after, HEADERS, self._stopping)
+            return live.stream(self._engine.database, grant.tenant, row, after, HEADERS, self._stopping)
         found = await asyncio.to_thread(made.make, look)
         if isinstance(found, Artifact):
             return await transfers.download(found, request)

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from sqlalchemy import Connection, select
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
+from byref.adapters.common.shares import Shares
 from byref.db.database import Database
 from byref.db.tables import SessionRow
 from byref.errors import ByrefError
-from byref.service.problems import Problem
+from byref.service.events import EventStream
 
 POLL_SECONDS = 1.0
 QUIET_SECONDS = 15.0
@@ -21,19 +22,19 @@ QUIET_SECONDS = 15.0
 STREAM_SECONDS = 300.0
 """After so long a stream ends, and the browser connects again: rights are looked at anew."""
 MAX_STREAMS = 200
-"""Streams at once of one process."""
+"""Streams at once of one process, which tenants share."""
+KEPT_STREAMS = 10
+"""Streams that each tenant may have when the others have taken all."""
 
-_open_streams = 0
+_places = Shares(MAX_STREAMS, several=True, kept=KEPT_STREAMS)
 
 
 def stream(
-    database: Database, session_row: int, after: int, headers: dict[str, str], stopping: asyncio.Event
+    database: Database, tenant: str, session_row: int, after: int, headers: dict[str, str], stopping: asyncio.Event
 ) -> Response:
     """Return the response that tells the number of the last step, whenever there are steps behind `after`."""
-    if _open_streams >= MAX_STREAMS:
-        raise Problem(503, "too-many-streams", f"{MAX_STREAMS} pages are live", {"Retry-After": "60"})
     said = _events(lambda: database.ask(lambda c: _last(c, session_row)), after, stopping)
-    return StreamingResponse(said, 200, headers | {"X-Accel-Buffering": "no"}, "text/event-stream")
+    return EventStream(said, headers, _places, tenant)
 
 
 def _last(connection: Connection, session_row: int) -> int | None:
@@ -42,26 +43,21 @@ def _last(connection: Connection, session_row: int) -> int | None:
 
 
 async def _events(last: Callable[[], int | None], after: int, stopping: asyncio.Event) -> AsyncIterator[bytes]:
-    global _open_streams
-    _open_streams += 1
-    try:
-        yield b": byref\n\n"
-        end = time.monotonic() + STREAM_SECONDS
-        told = time.monotonic()
-        while not stopping.is_set() and time.monotonic() < end:
-            try:
-                step = await asyncio.to_thread(last)
-            except ByrefError:  # the database is away: the browser comes back later
-                return
-            if step is None:
-                return
-            if step > after:
-                yield b"event: step\ndata: %d\n\n" % step
-                after, told = step, time.monotonic()
-            elif time.monotonic() - told >= QUIET_SECONDS:
-                yield b": quiet\n\n"
-                told = time.monotonic()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), POLL_SECONDS)
-    finally:
-        _open_streams -= 1
+    yield b": byref\n\n"
+    end = time.monotonic() + STREAM_SECONDS
+    told = time.monotonic()
+    while not stopping.is_set() and time.monotonic() < end:
+        try:
+            step = await asyncio.to_thread(last)
+        except ByrefError:  # the database is away: the browser comes back later
+            return
+        if step is None:
+            return
+        if step > after:
+            yield b"event: step\ndata: %d\n\n" % step
+            after, told = step, time.monotonic()
+        elif time.monotonic() - told >= QUIET_SECONDS:
+            yield b": quiet\n\n"
+            told = time.monotonic()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), POLL_SECONDS)

@@ -250,10 +250,10 @@ def _part(look: Look, part: Artifact | str | list[Any] | dict[str, Any] | None) 
 
 
 def beginning(artifact: Artifact) -> str | None:
-    """Return the first characters of an artifact, with those that are redacted ahead; None: it is no text."""
+    """Return the first characters of an artifact: one more than are redacted, if it has more; None: it is no text."""
     if artifact.is_binary:
         return None
-    most = TEXT_CHARS + REDACTED_AHEAD
+    most = TEXT_CHARS + REDACTED_AHEAD + 1
     return store.decode_text(artifact.payload.head(4 * most))[:most]
 
 

@@ -174,8 +174,8 @@ def redacted(sight: Sight, artifact: Artifact, start: int, seconds: float) -> Re
     until = time.monotonic() + seconds
     found: list[str] = []
     for _, line, ends in _read(artifact, start, READ_BYTES):
-        text = sight.name(line.decode("utf-8", "replace").removesuffix("\r")).replace("\n", " ")
-        found.append(text if ends else text[:-REDACTED_AHEAD])
+        text = sight.redacted(line.decode("utf-8", "replace").removesuffix("\r"), 0 if ends else REDACTED_AHEAD)
+        found.append(text.replace("\n", " "))
         if time.monotonic() > until:
             break
     return Redacted(start, start + len(found) - 1, "\n".join(found).encode("utf-8", "replace"))
