@@ -224,7 +224,9 @@ class Names:
             why = f"too big: {size:,} bytes with all other names, {room:,} left of what a run may send"
             lost = [name for name in bound if self._is_new(name) or name in written.changed]
             return [*frames, *(wire.Lost(name, why) for name in lost[:_MAX_NAMES])]
-        if self._is_other(contents, written.contents) and not self._only_lacks(bound, written):
+        # A host has new data of what was bound anew: as part of the state, even where that is written as it was.
+        is_other = self._is_other(contents, written.contents) or any(map(self._is_new, bound))
+        if is_other and not self._only_lacks(bound, written):
             frames += [*(wire.Blob(blob) for blob in blobs), wire.Written(contents)]
             room -= size
         for name, value in bound.items():
@@ -313,13 +315,15 @@ class Names:
         return bound, told
 
     def _unchanged(self) -> dict[str, Any]:
-        """Return what was given and is as it was."""
+        """Return what was given, is as it was, and will be given again: not what the code has bound a name of the session anew for."""
+        rebound = {name for name in self._kept if name not in self._space or self._is_new(name)}
+        given = [(first, one) for first, one in self._all_given() if first.removeprefix(FRAME) not in rebound]
         if self._request.is_reading or self._leaves_all:
-            return dict(self._all_given())
+            return dict(given)
         changed = {*self._request.changed}
         doubted = self._kept | changed | self._stood_for(changed)
         unchanged: dict[str, Any] = {}
-        for first, one in self._all_given():
+        for first, one in given:
             watched = self._watched.get(first)
             if first not in changed if watched is None else watched.is_unchanged(for_certain=first in doubted):
                 unchanged[first] = one

@@ -215,6 +215,12 @@ class Graph:
                 missing.add(len(BUILDERS) + len(given))
                 given.append(None)
         filler = min(part.filler, _MAX_LOOKED_AT)
+        if filler < 0:
+            # An earlier release gave an object of tool data two numbers where two paths lead to it, and went on with fewer than there are:
+            # so the last ones may stand for either of two objects.
+            last = len(BUILDERS) + len(given)
+            missing.update(range(max(last + filler, 0), last))
+            given, filler = given[:filler], 0
         try:
             body = body_of(part.digest)
         except LookupError as error:
@@ -425,7 +431,9 @@ class Graph:
         last: set[str] = set()
         tries = 0
         is_exact = False
-        candidates: list[tuple[Path | None, object]] = [*tools, *((None, one) for one in others)]
+        candidates: Sequence[tuple[Path | None, object]] = [*tools, *((None, one) for one in others)]
+        searched: Sequence[tuple[Path, object]] = [((name,), one) for name, one in self._given.items()]
+        is_deeper = False
         while True:
             given = [*(one for one in paths.values()), *imported]
             perhaps = [one for _, one in candidates]
@@ -452,13 +460,17 @@ class Graph:
                 }
                 continue
             referred = [candidates[number] for number in stream.writer.referred()]
-            inside = self._inside(stream) if self._given and not paths else []
+            inside = self._inside(stream, searched, is_deeper=is_deeper)
             if not referred and not inside:
                 self._append_orders(stream)
                 return stream
-            paths |= {path: one for path, one in (*referred, *inside) if path is not None}
+            paths |= {path: one for path, one in referred if path is not None}
             imported += [one for path, one in referred if path is None]
-            candidates = []
+            if is_deeper:  # of parts of those parts only what something else refers to is needed
+                candidates, searched = inside, ()
+            else:
+                paths |= dict(inside)
+                candidates, searched, is_deeper = (), inside, True
 
     def _append_orders(self, stream: _Stream) -> None:
         """Write how the sets of a stream are iterated, where filling them anew would not lead to it."""
@@ -507,13 +519,24 @@ class Graph:
                 groups.append(stream)
         return [group for group in groups if group.names]
 
-    def _inside(self, stream: _Stream) -> list[tuple[Path, object]]:
-        """Return lists and dicts of the stream that are parts of tool data, with their places there."""
-        tops = {name: one for name, one in self._given.items() if type(one) in (dict, list)}
-        if not tops:  # a table has none
+    def _inside(
+        self, stream: _Stream, searched: Sequence[tuple[Path, object]], *, is_deeper: bool
+    ) -> list[tuple[Path, object]]:
+        """Return lists and dicts of the stream that are parts of these objects of tool data, each once, with a place of each; parts of
+        such parts only if `is_deeper`.
+        """
+        tops = [(path, one) for path, one in searched if type(one) in (dict, list)]  # a table has no parts
+        if not tops:
             return []
-        wanted = set(map(id, stream.writer.objects(of=(dict, list)))) - set(map(id, self._given.values()))
-        return [found for name, top in tops.items() for found in _find((name,), top, wanted)]
+        wanted = set(map(id, stream.writer.objects(of=(dict, list))))
+        wanted.difference_update(map(id, self._given.values()), map(id, stream.paths.values()))
+        if is_deeper and not _holds([one for _, one in tops], wanted):  # there may be very many, with nothing in them
+            return []
+        found: dict[int, tuple[Path, object]] = {}
+        seen = set[int]()
+        for path, top in tops:
+            _find(path, top, wanted, found, seen, is_deeper=is_deeper)
+        return [*found.values()]
 
     def _told(
         self,
@@ -703,13 +726,18 @@ def _is_large(value: object) -> bool:
     return False
 
 
-def _find(path: Path, top: object, wanted: set[int]) -> Iterator[tuple[Path, object]]:
-    """Return where lists and dicts with these ids are in JSON data."""
-    if not wanted or not _holds(top, wanted):
+def _find(
+    path: Path, top: object, wanted: set[int], found: dict[int, tuple[Path, object]], seen: set[int], *, is_deeper: bool
+) -> None:
+    """Find where lists and dicts with these ids are in JSON data, outside of what was `seen`; what is in them only if `is_deeper`.
+
+    One variable of tool data may be a part of another one, so that there are two ways to the same object.
+    """
+    if not wanted or id(top) in seen or not _holds([top], wanted):
         return
     waiting: list[tuple[Path, Any]] = [(path, top)]
-    seen: set[int] = set()
-    while waiting and len(seen) < _MAX_LOOKED_AT:
+    most = len(seen) + _MAX_LOOKED_AT
+    while waiting and len(seen) < most:
         at, one = waiting.pop()
         if id(one) in seen:
             continue  # the run's code may have put it into itself
@@ -717,15 +745,17 @@ def _find(path: Path, top: object, wanted: set[int]) -> Iterator[tuple[Path, obj
         for key, member in one.items() if type(one) is dict else enumerate(one) if type(one) is list else ():
             if type(member) is not dict and type(member) is not list:
                 continue
-            if id(member) in wanted:
-                yield (*at, key), member
-            elif gc.is_tracked(member):  # otherwise neither is in it, as `containers_in` says
+            is_wanted = id(member) in wanted
+            if is_wanted:
+                found.setdefault(id(member), ((*at, key), member))
+            # Of what is not tracked neither is in it, as `containers_in` says.
+            if (is_deeper or not is_wanted) and gc.is_tracked(member):
                 waiting.append(((*at, key), member))
 
 
-def _holds(top: object, wanted: set[int]) -> bool:
+def _holds(tops: list[Any], wanted: set[int]) -> bool:
     """Tell whether one of these objects is inside: without paths, about ten times as fast."""
-    level: list[Any] = [top]
+    level = tops
     left = _MAX_LOOKED_AT
     while level and left > 0:
         left -= len(level)
