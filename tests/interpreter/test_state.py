@@ -131,6 +131,25 @@ def test_only_large_names_that_are_needed_are_read(
     assert chat.run("sorted(n for n in globals() if n in ('big', 'other', 'small'))").value == ["big", "other", "small"]
 
 
+def test_data_of_a_large_name_follows_what_it_shares(session: Session) -> None:
+    """The large one is not read where the code does not name it, and tools have it as it is now all the same."""
+
+    def jq(name: str) -> str:
+        return session.call("artifact_jq", {"artifact_id": name, "expression": ".[0]"}).content
+
+    session.run(
+        "orders = [{'id': i, 'status': 'open'} for i in range(30_000)]\nfirst = orders[0]\n"
+        "def pay(): first['status'] = 'paid'\nother = [1]"
+    )
+    assert "orders" not in ask(session, "other.append(2)")
+    assert "orders" in ask(session, "pay()")
+    assert jq("orders") == '{"id":0,"status":"paid"}'
+    assert "orders" in ask(session, "d = {'it': first}\nd['it']['id'] = 7")
+    assert jq("orders") == '{"id":7,"status":"paid"}'
+    session.run("orders = [5]\nfirst['id'] = 8")
+    assert jq("orders") == "5"
+
+
 @pytest.mark.postgresql("two transactions at once")
 def test_two_calls_at_once_both_count(session: Session) -> None:
     """As when a model calls the tool twice in one turn: each begins with the names that were there."""

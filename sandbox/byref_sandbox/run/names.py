@@ -148,10 +148,7 @@ class Names:
             if name in kept:
                 self._space[name] = self._bindings.values[name]
             lost.pop(name, None)
-        for name, why in lost.items():
-            if name.isidentifier():
-                as_data = f": {AS_DATA}" if name in kept else ""
-                self.missed.append(wire.Missed(name, encodable(why)[:_MAX_REASON_CHARS] + as_data))
+        self._miss(lost)
         settings = {name.removeprefix(SETTINGS): why for name, why in lost.items() if name.startswith(SETTINGS)}
         if settings:
             why = f"those of {', '.join(sorted(settings))}: {next(iter(settings.values()))}"
@@ -163,12 +160,20 @@ class Names:
         if self._before.get(LAST) is self._last:
             self._before.pop(LAST, None)
         self._leaves_all = self._is_sure_to_leave_all()
+        if not self._leaves_all:
+            self._graph.watch(state.shown.keys(), state.blobs.keys())
         if not (self._request.is_reading or self._leaves_all):
             self._watched = {
                 first: _Watched(one, most=_MOST_READ if first in self._kept else _MAX_MEMBERS)
                 for first, one in self._all_given()
             }
             self._bindings.on_frame = self._watch
+
+    def _miss(self, lost: Mapping[str, str]) -> None:
+        for name, why in lost.items():
+            if name.isidentifier():
+                as_data = f": {AS_DATA}" if name in self._kept else ""
+                self.missed.append(wire.Missed(name, encodable(why)[:_MAX_REASON_CHARS] + as_data))
 
     def _is_sure_to_leave_all(self) -> bool:
         """Whether all names of the session stay as they are: those that the code reads are plain data, of which its text changes nothing."""
@@ -210,6 +215,7 @@ class Names:
         """Return what the reply says of the names, in at most `room` bytes; what does not fit in is lost, and said to be."""
         if self._graph is None:
             return [] if self.value is None else self._shown({})
+        self._read_changed(self._graph)
         given = self._unchanged()
         bound, told = self._bound(given)
         if self._leaves_all and self._stands_alone(self.value):
@@ -236,6 +242,12 @@ class Names:
                 frames.append(frame)
         settings = {name: why for name, why in written.lost.items() if not name.isidentifier()}
         return frames + [wire.Missed(_SETTINGS_TOLD, why) for why in list(settings.values())[:1]]
+
+    def _read_changed(self, graph: Graph) -> None:
+        """Read large names that share with others what the code has changed: tools are to have their data as it is now."""
+        before = self._space.keys() | set()
+        self._miss(graph.read_changed(self._blob_of, self._leaf_of))
+        self._before |= {name: self._space[name] for name in self._space.keys() - before}
 
     def _shown(self, bound: Mapping[str, object]) -> list[wire.Frame]:
         """Return what the reply says of the last value, for the next run: nothing if that is as it was.

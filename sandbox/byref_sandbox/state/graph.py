@@ -38,6 +38,7 @@ from byref_sandbox.contents import (
     Part,
     Path,
     Versions,
+    blobs_of,
     is_of_code,
 )
 from byref_sandbox.language.calling import HostFunction
@@ -134,6 +135,8 @@ class Graph:
         self._only: frozenset[str] | None = None
         self._definitions: Collection[str] = ()
         self._unread: list[Part] = []
+        self._shared: list[tuple[Part, bytes]] = []
+        """Those of the unread that are watched, and what they shared with others."""
         self._read: dict[str, _Segment] = {}
         """How each name was written that this run has read."""
         self._before: Contents | None = None
@@ -169,6 +172,36 @@ class Graph:
                 else:
                     lost |= self._read_part(part, body_of, leaf_of)
         return lost
+
+    def watch(self, names: Collection[str], blobs: Collection[bytes]) -> None:
+        """Remember what large names share with others, of those names that were not read, and whose blobs `read` can get."""
+        with _undisturbed():
+            self._shared = [
+                (part, self._digest_of_shared(part))
+                for part in self._unread
+                if part.imports
+                and any(name.name in names for name in part.names)
+                and all(digest in blobs for digest in blobs_of([part]))
+            ]
+
+    def read_changed(self, body_of: Callable[[bytes], bytes], leaf_of: Callable[[list[bytes]], Any]) -> dict[str, str]:
+        """Bind the watched names that share with others what has changed since, as `read` does; not those that the code has bound."""
+        lost: dict[str, str] = {}
+        with _undisturbed():
+            for part, before in self._shared:
+                is_bound = any(name.name in self._space for name in part.names)
+                if not is_bound and self._digest_of_shared(part) != before:
+                    self._unread.remove(part)
+                    lost |= self._read_part(part, body_of, leaf_of)
+        return lost
+
+    def _digest_of_shared(self, part: Part) -> bytes:
+        try:
+            writer = Writer(self._known, self.codes, self._space, (), (), self._max_bytes, has_leaves=False)
+            writer.write([self._exports[number] for number in part.imports])
+        except Exception:  # noqa: BLE001  the code may have put anything into it
+            return b""
+        return blake3(writer.body()).digest()
 
     def read_over(
         self,
