@@ -232,14 +232,20 @@ class Names:
             return [*frames, *(wire.Lost(name, why) for name in lost[:_MAX_NAMES])]
         # A host has new data of what was bound anew: as part of the state, even where that is written as it was.
         is_other = self._is_other(contents, written.contents) or any(map(self._is_new, bound))
-        if is_other and not self._only_lacks(bound, written):
-            frames += [*(wire.Blob(blob) for blob in blobs), wire.Written(contents)]
+        is_other = is_other and not self._only_lacks(bound, written)
+        if is_other:
+            frames += (wire.Blob(blob) for blob in blobs)
             room -= size
+        touched = written.touched.keys() - self._state.shown.keys()
         for name, value in bound.items():
             frame = self._frame(name, value, written, room)
+            if isinstance(frame, wire.Kept | wire.Same):
+                touched.discard(name)
             if frame is not None:
                 room -= len(frame.data) + len(frame.exact) if isinstance(frame, wire.Kept) else 0
                 frames.append(frame)
+        if is_other:
+            frames.append(wire.Written(contents, {name: written.touched[name] for name in touched}))
         settings = {name: why for name, why in written.lost.items() if not name.isidentifier()}
         return frames + [wire.Missed(_SETTINGS_TOLD, why) for why in list(settings.values())[:1]]
 

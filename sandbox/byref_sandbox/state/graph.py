@@ -66,6 +66,8 @@ _MAX_LOOKED_AT: Final = 5_000_000
 """Maximum objects of tool data among which those that a name contains are searched for."""
 _MAX_EXACT_BYTES: Final = 4 << 20
 """Up to this size of a part it is kept which values that are no numbers were one object."""
+_MAKES_CLASS: Final = b"h%c" % [*BUILDERS].index("make_class")
+"""In a stream that makes a class."""
 _EXPORTS: Final = ".exports"
 _ORDERS: Final = ".orders"
 _ROOM_FOR_ORDERS: Final = 1 << 20
@@ -104,6 +106,9 @@ class Written(Struct):
     """Names that may have changed since they were read; all others certainly have not."""
     given: dict[str, Path] = {}
     """Names that stand for an object in tool data, with its path."""
+    touched: dict[str, bytes] = {}
+    """Names, also of settings, that are written otherwise than they were, with a digest of that: those that have changed, and some
+    that refer to what comes after a change."""
 
 
 def last_of_literal(value: object, versions: Versions) -> Last | None:
@@ -210,18 +215,22 @@ class Graph:
         leaf_of: Callable[[list[bytes]], Any],
         names: Iterable[str],
     ) -> dict[str, str]:
-        """Bind these names as another run wrote them that began with the same names: as `read`, and after it."""
+        """Bind these names as another run wrote them that began with the same names: as `read`, and after it.
+
+        Instances of a class that both have stay instances of one class.
+        """
         only = frozenset(names)
         if contents.versions != self._known.versions:
             return dict.fromkeys(only, _OTHER_VERSION)
         self.codes.learn(contents.programs)
         exports, read = self._exports, self._read
         self._only, self._exports, self._read = only, {}, {}
+        self._builders.there = self.codes.only_classes(but=only)
         try:
             with _undisturbed():
                 found = [self._read_part(part, body_of, leaf_of) for part in contents.parts]
         finally:
-            self._only, self._exports = None, exports
+            self._only, self._exports, self._builders.there = None, exports, {}
             self._read = {name: segment for name, segment in read.items() if name not in only}
         return {name: why for lost in found for name, why in lost.items() if name in only}
 
@@ -604,13 +613,16 @@ class Graph:
         )
         gone = {name: f"could not be kept: {why}" if name.startswith(SETTINGS) else why for name, why in lost.items()}
         given = {id(one): path for stream in streams for path, one in stream.paths.items()}
+        classes = [name for name in places if issubclass(type(values[name]), type)]
+        changed, touched = self._changed(streams, parts, classes)
         return Written(
             contents,
             bodies,
             leaves,
             gone,
-            self._changed(streams, parts),
+            changed,
             {name: given[id(value)] for name, value in values.items() if name not in lost and id(value) in given},
+            touched,
         )
 
     def _looks_up(self, name: str, place: Code) -> list[str]:
@@ -619,18 +631,30 @@ class Graph:
             return self._before.looks_up.get(name, [])
         return [] if code is None else sorted(looked_up_by(code))
 
-    def _changed(self, streams: list[_Stream], parts: list[Part]) -> frozenset[str]:
-        """Names whose streams differ from those that were read, or that refer to what does."""
+    def _changed(
+        self, streams: list[_Stream], parts: list[Part], classes: list[str]
+    ) -> tuple[frozenset[str], dict[str, bytes]]:
+        """Names whose streams differ from those that were read, or that refer to what does; and the former with digests, and with the
+        `classes` where one may be in such a stream: it is written where it is first referred to.
+        """
         changed: set[str] = set()
+        touched: dict[str, bytes] = {}
         for stream, part in zip(streams, parts, strict=False):
             found = _segments(part, stream.body)
             # What comes after a difference may refer to it, and so may large names that refer to the base.
             is_other = bool(part.imports and changed)
-            for name, segment in found.items():
+            at = 0
+            for (name, segment), size in zip(found.items(), (each.size for each in part.names), strict=True):
+                begin, at = at, at + size
                 is_other = is_other or self._read.get(name) != segment
                 if is_other:
                     changed.add(name)
-        return frozenset(changed)
+                    before = self._read.get(name)
+                    if before is None or before[:2] != segment[:2]:
+                        touched[name] = digest = blake3(b"".join((segment.data, *segment.leaves))).digest()
+                        if stream.body.find(_MAKES_CLASS, begin, at) >= 0:
+                            touched |= dict.fromkeys(classes, digest)
+        return frozenset(changed), touched
 
     def _places(self, values: Mapping[str, Any]) -> dict[str, Code]:
         """Functions and classes that a statement of a program defines, with where it does."""
