@@ -231,6 +231,18 @@ def test_a_change_in_what_is_no_data_that_another_call_has_changed_is_told(sessi
     assert session.run("[a.total, hasattr(a, 'name'), Account.fee]").value == [7, False, [0]]
 
 
+@pytest.mark.postgresql("two transactions at once")
+@pytest.mark.parametrize("count", [40, 40_000])
+def test_a_large_name_of_one_of_two_calls_at_once_is_what_was_kept(session: Session, count: int) -> None:
+    session.run(f"import time\nbig = [[i] for i in range({count})]\npart = big[0]")
+    told = at_once(session, "part.append('P')\ntime.sleep(0.4)", "big[1].append('B')\ntime.sleep(1.2)")
+    assert "kept for later calls: big" in told[1]
+    kept = session.call("artifact_jq", {"artifact_id": "big", "expression": ".[:2]"}).content
+    assert kept == '[[0],[1,"B"]]'
+    assert "lost" not in ask(session, "part")
+    assert session.run("[big[:2], part]").value == [[[0], [1, "B"]], [0, "P"]]
+
+
 def at_once(session: Session, *codes: str) -> list[str]:
     with ThreadPoolExecutor() as pool:
         return [*pool.map(lambda code: ask(session, code), codes)]

@@ -371,12 +371,16 @@ def _commit_state(
     new |= {name: one for name, one in touched.items() if name not in doubted}
     beyond: dict[str, str] = {}
     entries = {name: one for name, one in {**before.entries, **new}.items() if name not in left.dropped}
+    blobs = dict(state.blobs)
     if is_alone:
         there = contents.names()
         entries = {name: one for name, one in entries.items() if name in there}
         snapshots = [Snapshot(state.contents)]
     else:
         counting = sorted({*new, *(contents.settings() & state.touched.keys())})
+        # What this run has left as it was the other one may have replaced.
+        gone = {*blobs_of(contents.needed(frozenset(counting)))} - now.blobs.keys() - blobs.keys()
+        blobs |= {digest: one for digest in gone if isinstance(one := state.before.blobs.get(digest), bytes)}
         snapshots = [*before.snapshots, Snapshot(state.contents, counting)][-MAX_SNAPSHOTS:]
         there = decode_contents(snapshots[0].contents).names().union(*(one.names for one in snapshots[1:]))
         beyond = dict.fromkeys((name for name in entries if name not in there), AT_ONCE)
@@ -388,7 +392,7 @@ def _commit_state(
         session_row=scope.row,
         record=Record(snapshots, entries, lost),
         step=step,
-        blobs=state.blobs,
+        blobs=blobs,
         gone=now.not_needed({*blobs_of(contents.parts)}) if is_alone else (),
     )
     if is_alone:

@@ -140,9 +140,14 @@ class Names:
             read = self._graph.read(self._contents, self._blob_of, self._leaf_of, state.wanted)
             lost |= read
             for snapshot in state.snapshots[1:]:
-                lost |= self._graph.read_over(
+                over = self._graph.read_over(
                     decode_contents(snapshot.contents), self._blob_of, self._leaf_of, snapshot.names
                 )
+                for name in over:  # what the run before it had left no longer counts
+                    self._space.pop(name, None)
+                    if name in kept:
+                        self._space[name] = self._bindings.values[name]
+                lost |= over
         for name in state.without:
             self._space.pop(name, None)
             if name in kept:
