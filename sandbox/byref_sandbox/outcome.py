@@ -186,6 +186,9 @@ class Outcome:
     """Why names of earlier runs could not be read, or not with their types, by name."""
     contents: bytes | None = field(default=None, repr=False)
     """The names of the session after the run: the `Snapshot` for the next one. None: they are as they were."""
+    touched: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Names in the contents that are no data, also of settings, and that may have changed, each with a digest of how it is written:
+    those that another run leaves with the digest that they had are as they were."""
     blobs: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
     """What the contents refer to and the run was not given, by digest."""
     last: bytes | None = field(default=None, repr=False)

@@ -364,6 +364,8 @@ class Written(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
     contents: bytes
     """A table of contents (`byref_sandbox.contents`)."""
+    touched: dict[str, bytes] = {}
+    """Names without data, also of settings, that are written otherwise than they were, with a digest of that."""
 
 
 class Shown(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="shown"):

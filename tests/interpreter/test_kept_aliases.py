@@ -70,6 +70,22 @@ def test_later_runs_find_what_was_kept(given: Session, sandbox: Sandbox) -> None
         sandbox._forget_sessions()
 
 
+def test_code_that_is_run_again_leaves_its_names_what_they_are(session: Session) -> None:
+    for _ in range(2):
+        session.run("s = pd.Series([1, 2])\na = [1]\nb = a")
+    session.run("t = s\na.append(2)")
+    session.run("s = a")
+    assert session.run("x = 1\n(a is b is s, b, t.tolist())").value == [True, [1, 2], [1, 2]]
+
+
+@pytest.mark.parametrize("code", ["result = 5", "del result", "result = [result[0]]"])
+def test_what_refers_to_a_value_outlives_its_name(session: Session, code: str) -> None:
+    ask(session, "[{'i': i, 't': [i]} for i in range(9000)]")
+    assert session.run("one, same = result[0], result\none is same[0]").value is True
+    session.run(code)
+    assert session.run("(one, len(same), one is same[0])").value == [{"i": 0, "t": [0]}, 9_000, True]
+
+
 @pytest.mark.parametrize(
     ("code", "left"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,25 @@ def test_only_large_names_that_are_needed_are_read(
     assert chat.run("sorted(n for n in globals() if n in ('big', 'other', 'small'))").value == ["big", "other", "small"]
 
 
+def test_data_of_a_large_name_follows_what_it_shares(session: Session) -> None:
+    """The large one is not read where the code does not name it, and tools have it as it is now all the same."""
+
+    def jq(name: str) -> str:
+        return session.call("artifact_jq", {"artifact_id": name, "expression": ".[0]"}).content
+
+    session.run(
+        "orders = [{'id': i, 'status': 'open'} for i in range(30_000)]\nfirst = orders[0]\n"
+        "def pay(): first['status'] = 'paid'\nother = [1]"
+    )
+    assert "orders" not in ask(session, "other.append(2)")
+    assert "orders" in ask(session, "pay()")
+    assert jq("orders") == '{"id":0,"status":"paid"}'
+    assert "orders" in ask(session, "d = {'it': first}\nd['it']['id'] = 7")
+    assert jq("orders") == '{"id":7,"status":"paid"}'
+    session.run("orders = [5]\nfirst['id'] = 8")
+    assert jq("orders") == "5"
+
+
 @pytest.mark.postgresql("two transactions at once")
 def test_two_calls_at_once_both_count(session: Session) -> None:
     """As when a model calls the tool twice in one turn: each begins with the names that were there."""
@@ -155,6 +175,77 @@ def test_a_change_that_two_calls_at_once_have_made_is_named(session: Session) ->
     assert f"[bound by another call meanwhile: z{1 - later}; " in told[later]
     assert "[bound by another call meanwhile: t, x; what this call made took the place of that]" in told[later]
     assert session.run("[x, list(t), same, z0, z1]").value == [[later], ["a", f"n{later}"], 7, 0, 1]
+
+
+OWN = """
+class Account:
+    fee = [0]
+    def __init__(self):
+        self.total = 0
+def mk():
+    n = 0
+    def inc():
+        nonlocal n
+        n += 1
+        return n
+    return inc
+a, b, i, j = Account(), Account(), mk(), mk()
+r, q = random.Random(1), random.Random(2)
+import decimal, time
+"""
+
+
+@pytest.mark.postgresql("two transactions at once")
+@pytest.mark.parametrize(
+    ("first", "second", "asked", "expected"),
+    [
+        ("a.total = 7", "b.total = 8", "[a.total, b.total, type(a) is type(b)]", [7, 8, True]),
+        ("i()", "j()", "[i(), j()]", [2, 2]),
+        (
+            "r.random()",
+            "q.random()",
+            "[x.random() == random.Random(n).random() for n, x in enumerate([r, q], 1)]",
+            [0, 0],
+        ),
+        ("Account.fee.append(1)", "i()", "[Account.fee, i(), isinstance(b, Account)]", [[0, 1], 2, True]),
+        ("a.total = 7", "decimal.getcontext().prec = 5", "[a.total, decimal.getcontext().prec]", [7, 5]),
+        ("decimal.getcontext().prec = 5", "a.total = 7", "[a.total, decimal.getcontext().prec]", [7, 5]),
+    ],
+)
+def test_changes_of_two_calls_at_once_in_what_is_no_data_both_count(
+    session: Session, first: str, second: str, asked: str, expected: object
+) -> None:
+    session.run(OWN)
+    session.run("a, b, i, j, r, q = a, b, i, j, r, q")
+    told = at_once(session, f"{first}\ntime.sleep(0.4)", f"{second}\ntime.sleep(1.2)")
+    assert "a, if" not in told[1] and "b, if" not in told[1]
+    assert session.run(asked).value == expected
+
+
+@pytest.mark.postgresql("two transactions at once")
+def test_a_change_in_what_is_no_data_that_another_call_has_changed_is_told(session: Session) -> None:
+    session.run(OWN)
+    second = "a.name = 'x'\nAccount.fee.append(5)\ntime.sleep(1.2)"
+    told = at_once(session, "a.total = 7\ntime.sleep(0.4)", second)
+    assert re.search(r"what this call changed inside of Account, a\b.*, if anything, is lost\]", told[1])
+    assert session.run("[a.total, hasattr(a, 'name'), Account.fee]").value == [7, False, [0]]
+
+
+@pytest.mark.postgresql("two transactions at once")
+@pytest.mark.parametrize("count", [40, 40_000])
+def test_a_large_name_of_one_of_two_calls_at_once_is_what_was_kept(session: Session, count: int) -> None:
+    session.run(f"import time\nbig = [[i] for i in range({count})]\npart = big[0]")
+    told = at_once(session, "part.append('P')\ntime.sleep(0.4)", "big[1].append('B')\ntime.sleep(1.2)")
+    assert "kept for later calls: big" in told[1]
+    kept = session.call("artifact_jq", {"artifact_id": "big", "expression": ".[:2]"}).content
+    assert kept == '[[0],[1,"B"]]'
+    assert "lost" not in ask(session, "part")
+    assert session.run("[big[:2], part]").value == [[[0], [1, "B"]], [0, "P"]]
+
+
+def at_once(session: Session, *codes: str) -> list[str]:
+    with ThreadPoolExecutor() as pool:
+        return [*pool.map(lambda code: ask(session, code), codes)]
 
 
 def test_what_else_is_bound_to_a_name_counts(engine: Engine, tenant: str) -> None:

@@ -41,7 +41,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     what: str = ""
     """What it is, if there is no artifact: `function`, `class`, `import`, or the name of a type."""
     shown: bytes = b""
-    """The digest of that data."""
+    """The digest of that data; without an artifact, of how a run has written it that may have changed it."""
 
 
 class Snapshot(msgspec.Struct, array_like=True, frozen=True):

@@ -222,7 +222,7 @@ def _state(scope: Scope, inputs: Inputs, code: Analysed) -> State | None:
         blobs,
         kept.damaged,
         tuple(sorted(stale)),
-        {name: one.shown for name, one in entries.items() if one.shown},
+        {name: one.shown for name, one in entries.items() if one.shown and one.artifact_row},
         inputs.texts,
         last,
     )

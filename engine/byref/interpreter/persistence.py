@@ -79,6 +79,8 @@ class Written:
     before: Kept
     shown: Mapping[str, bytes]
     """Digests of the data that tools have of names that the run has bound or changed."""
+    touched: Mapping[str, bytes]
+    """Names without data, also of settings, that the run may have changed, each with a digest of how it has written them."""
     rows: Mapping[str, int]
     """Artifacts of data that the run was given beside the state and that is a part of it now, by name."""
 
@@ -144,6 +146,8 @@ class Committed:
     """Names that another run has bound meanwhile: they share nothing with the names of this one any longer."""
     over: Sequence[str] = ()
     """Names that another run has bound or changed meanwhile as well: they are what this one left."""
+    doubted: Sequence[str] = ()
+    """Names without data, that another run may have changed meanwhile, and classes: what this one may have changed in them is lost."""
 
 
 def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int) -> Left:
@@ -214,7 +218,8 @@ def _state(inputs: Inputs, outcome: Outcome, stored: Collection[str]) -> Written
     shown = {name: one.digest for name, one in outcome.bound.items() if name not in stored}
     given = {name: one for name, one in inputs.variables.items() if one.origin == "run" and name in inputs.data}
     rows = {name: one.artifact.row_id for name, one in given.items()}
-    return Written(outcome.contents, outcome.blobs, inputs.kept, shown, rows)
+    touched = {name: digest for name, digest in outcome.touched.items() if name not in stored}
+    return Written(outcome.contents, outcome.blobs, inputs.kept, shown, touched, rows)
 
 
 def names_of(outcome: Outcome) -> set[str]:
@@ -331,36 +336,52 @@ def commit(connection: Connection, scope: Scope, left: Left, step: int, reply_st
         result = name, part.shape
     beside: list[str] = []
     over: list[str] = []
+    doubted: list[str] = []
     if left.state is not None:
-        beside, over = _commit_state(connection, scope, left, left.state, rows, step)
+        beside, over, doubted = _commit_state(connection, scope, left, left.state, rows, step)
         made |= {name: what for name, what in left.named.items() if what != "import"}
     elif left.lost or left.dropped:
         _note_lost(connection, scope, left, step)
     if left.last is not None:
         names.write_last(connection, tenant=scope.tenant, session_row=scope.row, last=left.last, step=step)
-    return Committed(made, result, gone, frozenset(made) - frozenset(taken), beside=beside, over=over)
+    return Committed(made, result, gone, frozenset(made) - frozenset(taken), beside=beside, over=over, doubted=doubted)
 
 
 def _commit_state(
     connection: Connection, scope: Scope, left: Left, state: Written, rows: Mapping[str, int], step: int
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[str], list[str], list[str]]:
     """Write the state of the session's names; of a run beside which another one has written it, only the names that it changed.
 
-    Return the names of values that only the other one has bound or changed meanwhile, and those that both have.
+    Return the names of values that only the other one has bound or changed meanwhile, those that both have, and those without data of
+    which this one's are not kept though it may have changed them: classes, whose instances are instances of one, and what the other one may
+    have changed as well. A change of one name may have others be written otherwise.
     """
     now = names.kept(connection, scope.row)
     before = now.record
     new = {name: Entry(row, "", state.shown.get(name, b"")) for name, row in {**state.rows, **rows}.items()}
     new |= {name: Entry(0, what) for name, what in left.named.items()}
     is_alone = now.digest == state.before.digest
+    had, contents = state.before.record.entries, decode_contents(state.contents)
+    without_data = {name for name, one in had.items() if not one.artifact_row} - new.keys()
+    touched = {name: Entry(0, had[name].what, one) for name, one in state.touched.items() if name in without_data}
+    doubted = []
+    if not is_alone:
+        as_it_was = {n: (one,) if one.what == "class" else (one, had[n]) for n, one in touched.items()}
+        doubted = [name for name, entries in as_it_was.items() if before.entries.get(name) not in entries]
+    new |= {name: one for name, one in touched.items() if name not in doubted}
     beyond: dict[str, str] = {}
     entries = {name: one for name, one in {**before.entries, **new}.items() if name not in left.dropped}
+    blobs = dict(state.blobs)
     if is_alone:
-        there = decode_contents(state.contents).names()
+        there = contents.names()
         entries = {name: one for name, one in entries.items() if name in there}
         snapshots = [Snapshot(state.contents)]
     else:
-        snapshots = [*before.snapshots, Snapshot(state.contents, sorted(new))][-MAX_SNAPSHOTS:]
+        counting = sorted({*new, *(contents.settings() & state.touched.keys())})
+        # What this run has left as it was the other one may have replaced.
+        gone = {*blobs_of(contents.needed(frozenset(counting)))} - now.blobs.keys() - blobs.keys()
+        blobs |= {digest: one for digest in gone if isinstance(one := state.before.blobs.get(digest), bytes)}
+        snapshots = [*before.snapshots, Snapshot(state.contents, counting)][-MAX_SNAPSHOTS:]
         there = decode_contents(snapshots[0].contents).names().union(*(one.names for one in snapshots[1:]))
         beyond = dict.fromkeys((name for name in entries if name not in there), AT_ONCE)
         entries = {name: one for name, one in entries.items() if name not in beyond}
@@ -371,15 +392,15 @@ def _commit_state(
         session_row=scope.row,
         record=Record(snapshots, entries, lost),
         step=step,
-        blobs=state.blobs,
-        gone=now.not_needed({*blobs_of(decode_contents(state.contents).parts)}) if is_alone else (),
+        blobs=blobs,
+        gone=now.not_needed({*blobs_of(contents.parts)}) if is_alone else (),
     )
     if is_alone:
-        return [], []
-    had = state.before.record.entries
+        return [], [], []
     others = {name for name, one in before.entries.items() if had.get(name) != one and one.what not in _NO_VALUES}
     over = {name for name in others & new.keys() if not _is_same(new[name], before.entries[name])}
-    return sorted(others - new.keys()), sorted(over)
+    doubted = [name for name in doubted if had[name].what != "function" or name not in contents.definitions]
+    return sorted(others - new.keys() - {*doubted}), sorted(over), sorted(doubted)
 
 
 def _is_same(one: Entry, other: Entry) -> bool:

@@ -99,6 +99,7 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
         unkept=told.unkept,
         missed=told.missed,
         contents=told.contents,
+        touched=told.touched,
         blobs=told.blobs,
         last=told.last,
         usage=_usage(answer, done),
@@ -118,6 +119,7 @@ class _Told:
         self.unkept: dict[str, str] = {}
         self.missed: dict[str, str] = {}
         self.contents: bytes | None = None
+        self.touched: dict[str, bytes] = {}
         self.blobs: dict[bytes, bytes] = {}
         self.last: bytes | None = None
 
@@ -127,7 +129,9 @@ class _Told:
             self.blobs[blake3(frame.data).digest()] = frame.data
         elif isinstance(frame, wire.Written):
             with contextlib.suppress(ValueError):  # then the names stay as they were
-                decode_contents(frame.contents)
+                contents = decode_contents(frame.contents)
+                there = contents.names() | contents.settings()
+                self.touched = {name: one[:_DIGEST_BYTES] for name, one in frame.touched.items() if name in there}
                 self.contents = frame.contents
         elif isinstance(frame, wire.Shown):
             with contextlib.suppress(ValueError):  # then it stays as it was

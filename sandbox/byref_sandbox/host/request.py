@@ -108,7 +108,7 @@ def code_request(
         terms=_terms(limits, waits=bool(functions)),
         payloads=payloads.all,
         variables=bound,
-        state=session.request(payloads) if keeps else None,
+        state=session.request(payloads, may_change=uses_session and not reads) if keeps else None,
         keeps=keeps,
         names=[*given, *left],
         others=len(left),
@@ -190,14 +190,23 @@ class _Session:
         for contents in self._all:
             yield from definitions_of(contents.programs, contents.definitions, self.names, room=MAX_SOURCE_CHARS)
 
-    def request(self, payloads: _Payloads) -> wire.State | None:
-        """The state as it goes over the wire; payloads that it needs are added to the others."""
+    def request(self, payloads: _Payloads, *, may_change: bool) -> wire.State | None:
+        """The state as it goes over the wire; payloads that it needs are added to the others, also those of large names that are data
+        and share something with others that the code may change.
+        """
         state = self._state
         if state is None:
             return None
         wanted = None if self._wanted is None else sorted({*self._wanted, *state.without} & self.all_names)
         blobs: dict[bytes, int] = {}
-        parts = self._parts if wanted is None else [p for c in self._all for p in c.needed(frozenset(wanted))]
+        parts = [*self._parts] if wanted is None else [p for c in self._all for p in c.needed(frozenset(wanted))]
+        if may_change:
+            parts += [
+                part
+                for contents in self._all
+                for part in contents.parts[1:]
+                if part.imports and not part.libraries and any(name.name in state.shown for name in part.names)
+            ]
         for digest in blobs_of(parts):
             blob = state.blobs.get(digest)
             if isinstance(blob, data.Data):

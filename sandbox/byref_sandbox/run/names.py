@@ -140,18 +140,20 @@ class Names:
             read = self._graph.read(self._contents, self._blob_of, self._leaf_of, state.wanted)
             lost |= read
             for snapshot in state.snapshots[1:]:
-                lost |= self._graph.read_over(
+                over = self._graph.read_over(
                     decode_contents(snapshot.contents), self._blob_of, self._leaf_of, snapshot.names
                 )
+                for name in over:  # what the run before it had left no longer counts
+                    self._space.pop(name, None)
+                    if name in kept:
+                        self._space[name] = self._bindings.values[name]
+                lost |= over
         for name in state.without:
             self._space.pop(name, None)
             if name in kept:
                 self._space[name] = self._bindings.values[name]
             lost.pop(name, None)
-        for name, why in lost.items():
-            if name.isidentifier():
-                as_data = f": {AS_DATA}" if name in kept else ""
-                self.missed.append(wire.Missed(name, encodable(why)[:_MAX_REASON_CHARS] + as_data))
+        self._miss(lost)
         settings = {name.removeprefix(SETTINGS): why for name, why in lost.items() if name.startswith(SETTINGS)}
         if settings:
             why = f"those of {', '.join(sorted(settings))}: {next(iter(settings.values()))}"
@@ -163,12 +165,20 @@ class Names:
         if self._before.get(LAST) is self._last:
             self._before.pop(LAST, None)
         self._leaves_all = self._is_sure_to_leave_all()
+        if not self._leaves_all:
+            self._graph.watch(state.shown.keys(), state.blobs.keys())
         if not (self._request.is_reading or self._leaves_all):
             self._watched = {
                 first: _Watched(one, most=_MOST_READ if first in self._kept else _MAX_MEMBERS)
                 for first, one in self._all_given()
             }
             self._bindings.on_frame = self._watch
+
+    def _miss(self, lost: Mapping[str, str]) -> None:
+        for name, why in lost.items():
+            if name.isidentifier():
+                as_data = f": {AS_DATA}" if name in self._kept else ""
+                self.missed.append(wire.Missed(name, encodable(why)[:_MAX_REASON_CHARS] + as_data))
 
     def _is_sure_to_leave_all(self) -> bool:
         """Whether all names of the session stay as they are: those that the code reads are plain data, of which its text changes nothing."""
@@ -210,6 +220,7 @@ class Names:
         """Return what the reply says of the names, in at most `room` bytes; what does not fit in is lost, and said to be."""
         if self._graph is None:
             return [] if self.value is None else self._shown({})
+        self._read_changed(self._graph)
         given = self._unchanged()
         bound, told = self._bound(given)
         if self._leaves_all and self._stands_alone(self.value):
@@ -224,16 +235,30 @@ class Names:
             why = f"too big: {size:,} bytes with all other names, {room:,} left of what a run may send"
             lost = [name for name in bound if self._is_new(name) or name in written.changed]
             return [*frames, *(wire.Lost(name, why) for name in lost[:_MAX_NAMES])]
-        if self._is_other(contents, written.contents) and not self._only_lacks(bound, written):
-            frames += [*(wire.Blob(blob) for blob in blobs), wire.Written(contents)]
+        # A host has new data of what was bound anew: as part of the state, even where that is written as it was.
+        is_other = self._is_other(contents, written.contents) or any(map(self._is_new, bound))
+        is_other = is_other and not self._only_lacks(bound, written)
+        if is_other:
+            frames += (wire.Blob(blob) for blob in blobs)
             room -= size
+        touched = written.touched.keys() - self._state.shown.keys()
         for name, value in bound.items():
             frame = self._frame(name, value, written, room)
+            if isinstance(frame, wire.Kept | wire.Same):
+                touched.discard(name)
             if frame is not None:
                 room -= len(frame.data) + len(frame.exact) if isinstance(frame, wire.Kept) else 0
                 frames.append(frame)
+        if is_other:
+            frames.append(wire.Written(contents, {name: written.touched[name] for name in touched}))
         settings = {name: why for name, why in written.lost.items() if not name.isidentifier()}
         return frames + [wire.Missed(_SETTINGS_TOLD, why) for why in list(settings.values())[:1]]
+
+    def _read_changed(self, graph: Graph) -> None:
+        """Read large names that share with others what the code has changed: tools are to have their data as it is now."""
+        before = self._space.keys() | set()
+        self._miss(graph.read_changed(self._blob_of, self._leaf_of))
+        self._before |= {name: self._space[name] for name in self._space.keys() - before}
 
     def _shown(self, bound: Mapping[str, object]) -> list[wire.Frame]:
         """Return what the reply says of the last value, for the next run: nothing if that is as it was.
@@ -313,13 +338,15 @@ class Names:
         return bound, told
 
     def _unchanged(self) -> dict[str, Any]:
-        """Return what was given and is as it was."""
+        """Return what was given, is as it was, and will be given again: not what the code has bound a name of the session anew for."""
+        rebound = {name for name in self._kept if name not in self._space or self._is_new(name)}
+        given = [(first, one) for first, one in self._all_given() if first.removeprefix(FRAME) not in rebound]
         if self._request.is_reading or self._leaves_all:
-            return dict(self._all_given())
+            return dict(given)
         changed = {*self._request.changed}
         doubted = self._kept | changed | self._stood_for(changed)
         unchanged: dict[str, Any] = {}
-        for first, one in self._all_given():
+        for first, one in given:
             watched = self._watched.get(first)
             if first not in changed if watched is None else watched.is_unchanged(for_certain=first in doubted):
                 unchanged[first] = one

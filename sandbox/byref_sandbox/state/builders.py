@@ -102,6 +102,9 @@ class Builders:
         self._listed = listed
         self._guarded: dict[type, frozenset[str]] = {}
         self._empty: dict[type, list[tuple[Any, tuple[Any, ...]]]] = {}
+        self.there: Mapping[Code, type] = {}
+        """Classes by place of which instances are made instead of those of a class that is made again."""
+        self._instead: dict[type, type] = {}
         """Classes that have no attributes yet, and the classes made from them that are filled after them, with their attributes."""
 
     def all(self) -> list[Callable[..., Any]]:
@@ -123,6 +126,10 @@ class Builders:
     def _check_class(self, cls: Any) -> None:
         if not self._guards.is_user_class(cls):
             raise Unkept("no class of the code")
+
+    def _class_of(self, cls: Any) -> Any:
+        self._check_class(cls)
+        return self._instead.get(cls, cls)
 
     # Functions -----------------------------------------------------------------------------------------------------------------
 
@@ -415,7 +422,9 @@ class Builders:
             return
         self._guarded.clear()
         made = dict(namespace_of(cls))
-        if place is not None:
+        if place is not None and (there := self.there.get(Code(*place))) is not None:
+            self._instead[cls] = there
+        elif place is not None:
             self._codes.classes[cls] = Code(*place)
         for name, value in check_names(own).items():
             type.__setattr__(cls, name, value)
@@ -450,12 +459,11 @@ class Builders:
 
     def instance(self, cls: Any) -> Any:
         """Make an instance without attributes; its `__new__` and `__init__` are not called."""
-        self._check_class(cls)
-        return object.__new__(cls)
+        return object.__new__(self._class_of(cls))
 
     def fixed(self, cls: Any, value: Any) -> Any:
         """Make an instance of a class of the code that is a number, a text or a tuple."""
-        self._check_class(cls)
+        cls = self._class_of(cls)
         base = next(each for each in FIXED if issubclass(cls, each))
         if type(value) is not base:
             raise Unkept("no value for such an instance")
@@ -463,7 +471,7 @@ class Builders:
 
     def moment(self, cls: Any, parts: tuple[Any, ...]) -> Any:
         """Make an instance of a class of the code that is a date, a time or a time zone."""
-        self._check_class(cls)
+        cls = self._class_of(cls)
         base = next(each for each in LAYOUTS if issubclass(cls, each))
         return base.__new__(cls, *parts)
 
@@ -491,7 +499,7 @@ class Builders:
 
     def payload(self, cls: Any, maxlen: int | None) -> Any:
         """Make an empty instance of a class of the code that is a container."""
-        self._check_class(cls)
+        cls = self._class_of(cls)
         base = next(each for each in PAYLOADS if issubclass(cls, each))
         layout: Any = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else base
         layout = collections.defaultdict if issubclass(cls, collections.defaultdict) else layout

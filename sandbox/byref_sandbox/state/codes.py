@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from blake3 import blake3
@@ -71,6 +72,15 @@ class Codes:
                 return None
             self.classes[cls] = bodies[-1]
         return self.classes[cls]
+
+    def only_classes(self, *, but: Collection[str]) -> dict[Code, type]:
+        """Return the classes by place of which there is one of a place, except those of some names."""
+        places = Counter(self.classes.values())
+        return {
+            place: cls
+            for cls, place in self.classes.items()
+            if places[place] == 1 and place.qualname not in but and "<locals>" not in place.qualname
+        }
 
     def _is_body(self, place: Code) -> bool:
         return "__module__" in self._programs[place.program][place.number].co_names

@@ -38,6 +38,7 @@ from byref_sandbox.contents import (
     Part,
     Path,
     Versions,
+    blobs_of,
     is_of_code,
 )
 from byref_sandbox.language.calling import HostFunction
@@ -65,6 +66,8 @@ _MAX_LOOKED_AT: Final = 5_000_000
 """Maximum objects of tool data among which those that a name contains are searched for."""
 _MAX_EXACT_BYTES: Final = 4 << 20
 """Up to this size of a part it is kept which values that are no numbers were one object."""
+_MAKES_CLASS: Final = b"h%c" % [*BUILDERS].index("make_class")
+"""In a stream that makes a class."""
 _EXPORTS: Final = ".exports"
 _ORDERS: Final = ".orders"
 _ROOM_FOR_ORDERS: Final = 1 << 20
@@ -103,6 +106,9 @@ class Written(Struct):
     """Names that may have changed since they were read; all others certainly have not."""
     given: dict[str, Path] = {}
     """Names that stand for an object in tool data, with its path."""
+    touched: dict[str, bytes] = {}
+    """Names, also of settings, that are written otherwise than they were, with a digest of that: those that have changed, and some
+    that refer to what comes after a change."""
 
 
 def last_of_literal(value: object, versions: Versions) -> Last | None:
@@ -134,6 +140,8 @@ class Graph:
         self._only: frozenset[str] | None = None
         self._definitions: Collection[str] = ()
         self._unread: list[Part] = []
+        self._shared: list[tuple[Part, bytes]] = []
+        """Those of the unread that are watched, and what they shared with others."""
         self._read: dict[str, _Segment] = {}
         """How each name was written that this run has read."""
         self._before: Contents | None = None
@@ -170,6 +178,36 @@ class Graph:
                     lost |= self._read_part(part, body_of, leaf_of)
         return lost
 
+    def watch(self, names: Collection[str], blobs: Collection[bytes]) -> None:
+        """Remember what large names share with others, of those names that were not read, and whose blobs `read` can get."""
+        with _undisturbed():
+            self._shared = [
+                (part, self._digest_of_shared(part))
+                for part in self._unread
+                if part.imports
+                and any(name.name in names for name in part.names)
+                and all(digest in blobs for digest in blobs_of([part]))
+            ]
+
+    def read_changed(self, body_of: Callable[[bytes], bytes], leaf_of: Callable[[list[bytes]], Any]) -> dict[str, str]:
+        """Bind the watched names that share with others what has changed since, as `read` does; not those that the code has bound."""
+        lost: dict[str, str] = {}
+        with _undisturbed():
+            for part, before in self._shared:
+                is_bound = any(name.name in self._space for name in part.names)
+                if not is_bound and self._digest_of_shared(part) != before:
+                    self._unread.remove(part)
+                    lost |= self._read_part(part, body_of, leaf_of)
+        return lost
+
+    def _digest_of_shared(self, part: Part) -> bytes:
+        try:
+            writer = Writer(self._known, self.codes, self._space, (), (), self._max_bytes, has_leaves=False)
+            writer.write([self._exports[number] for number in part.imports])
+        except Exception:  # noqa: BLE001  the code may have put anything into it
+            return b""
+        return blake3(writer.body()).digest()
+
     def read_over(
         self,
         contents: Contents,
@@ -177,18 +215,22 @@ class Graph:
         leaf_of: Callable[[list[bytes]], Any],
         names: Iterable[str],
     ) -> dict[str, str]:
-        """Bind these names as another run wrote them that began with the same names: as `read`, and after it."""
+        """Bind these names as another run wrote them that began with the same names: as `read`, and after it.
+
+        Instances of a class that both have stay instances of one class.
+        """
         only = frozenset(names)
         if contents.versions != self._known.versions:
             return dict.fromkeys(only, _OTHER_VERSION)
         self.codes.learn(contents.programs)
         exports, read = self._exports, self._read
         self._only, self._exports, self._read = only, {}, {}
+        self._builders.there = self.codes.only_classes(but=only)
         try:
             with _undisturbed():
                 found = [self._read_part(part, body_of, leaf_of) for part in contents.parts]
         finally:
-            self._only, self._exports = None, exports
+            self._only, self._exports, self._builders.there = None, exports, {}
             self._read = {name: segment for name, segment in read.items() if name not in only}
         return {name: why for lost in found for name, why in lost.items() if name in only}
 
@@ -215,6 +257,12 @@ class Graph:
                 missing.add(len(BUILDERS) + len(given))
                 given.append(None)
         filler = min(part.filler, _MAX_LOOKED_AT)
+        if filler < 0:
+            # An earlier release gave an object of tool data two numbers where two paths lead to it, and went on with fewer than there are:
+            # so the last ones may stand for either of two objects.
+            last = len(BUILDERS) + len(given)
+            missing.update(range(max(last + filler, 0), last))
+            given, filler = given[:filler], 0
         try:
             body = body_of(part.digest)
         except LookupError as error:
@@ -425,7 +473,9 @@ class Graph:
         last: set[str] = set()
         tries = 0
         is_exact = False
-        candidates: list[tuple[Path | None, object]] = [*tools, *((None, one) for one in others)]
+        candidates: Sequence[tuple[Path | None, object]] = [*tools, *((None, one) for one in others)]
+        searched: Sequence[tuple[Path, object]] = [((name,), one) for name, one in self._given.items()]
+        is_deeper = False
         while True:
             given = [*(one for one in paths.values()), *imported]
             perhaps = [one for _, one in candidates]
@@ -452,13 +502,17 @@ class Graph:
                 }
                 continue
             referred = [candidates[number] for number in stream.writer.referred()]
-            inside = self._inside(stream) if self._given and not paths else []
+            inside = self._inside(stream, searched, is_deeper=is_deeper)
             if not referred and not inside:
                 self._append_orders(stream)
                 return stream
-            paths |= {path: one for path, one in (*referred, *inside) if path is not None}
+            paths |= {path: one for path, one in referred if path is not None}
             imported += [one for path, one in referred if path is None]
-            candidates = []
+            if is_deeper:  # of parts of those parts only what something else refers to is needed
+                candidates, searched = inside, ()
+            else:
+                paths |= dict(inside)
+                candidates, searched, is_deeper = (), inside, True
 
     def _append_orders(self, stream: _Stream) -> None:
         """Write how the sets of a stream are iterated, where filling them anew would not lead to it."""
@@ -507,13 +561,24 @@ class Graph:
                 groups.append(stream)
         return [group for group in groups if group.names]
 
-    def _inside(self, stream: _Stream) -> list[tuple[Path, object]]:
-        """Return lists and dicts of the stream that are parts of tool data, with their places there."""
-        tops = {name: one for name, one in self._given.items() if type(one) in (dict, list)}
-        if not tops:  # a table has none
+    def _inside(
+        self, stream: _Stream, searched: Sequence[tuple[Path, object]], *, is_deeper: bool
+    ) -> list[tuple[Path, object]]:
+        """Return lists and dicts of the stream that are parts of these objects of tool data, each once, with a place of each; parts of
+        such parts only if `is_deeper`.
+        """
+        tops = [(path, one) for path, one in searched if type(one) in (dict, list)]  # a table has no parts
+        if not tops:
             return []
-        wanted = set(map(id, stream.writer.objects(of=(dict, list)))) - set(map(id, self._given.values()))
-        return [found for name, top in tops.items() for found in _find((name,), top, wanted)]
+        wanted = set(map(id, stream.writer.objects(of=(dict, list))))
+        wanted.difference_update(map(id, self._given.values()), map(id, stream.paths.values()))
+        if is_deeper and not _holds([one for _, one in tops], wanted):  # there may be very many, with nothing in them
+            return []
+        found: dict[int, tuple[Path, object]] = {}
+        seen = set[int]()
+        for path, top in tops:
+            _find(path, top, wanted, found, seen, is_deeper=is_deeper)
+        return [*found.values()]
 
     def _told(
         self,
@@ -548,13 +613,16 @@ class Graph:
         )
         gone = {name: f"could not be kept: {why}" if name.startswith(SETTINGS) else why for name, why in lost.items()}
         given = {id(one): path for stream in streams for path, one in stream.paths.items()}
+        classes = [name for name in places if issubclass(type(values[name]), type)]
+        changed, touched = self._changed(streams, parts, classes)
         return Written(
             contents,
             bodies,
             leaves,
             gone,
-            self._changed(streams, parts),
+            changed,
             {name: given[id(value)] for name, value in values.items() if name not in lost and id(value) in given},
+            touched,
         )
 
     def _looks_up(self, name: str, place: Code) -> list[str]:
@@ -563,18 +631,30 @@ class Graph:
             return self._before.looks_up.get(name, [])
         return [] if code is None else sorted(looked_up_by(code))
 
-    def _changed(self, streams: list[_Stream], parts: list[Part]) -> frozenset[str]:
-        """Names whose streams differ from those that were read, or that refer to what does."""
+    def _changed(
+        self, streams: list[_Stream], parts: list[Part], classes: list[str]
+    ) -> tuple[frozenset[str], dict[str, bytes]]:
+        """Names whose streams differ from those that were read, or that refer to what does; and the former with digests, and with the
+        `classes` where one may be in such a stream: it is written where it is first referred to.
+        """
         changed: set[str] = set()
+        touched: dict[str, bytes] = {}
         for stream, part in zip(streams, parts, strict=False):
             found = _segments(part, stream.body)
             # What comes after a difference may refer to it, and so may large names that refer to the base.
             is_other = bool(part.imports and changed)
-            for name, segment in found.items():
+            at = 0
+            for (name, segment), size in zip(found.items(), (each.size for each in part.names), strict=True):
+                begin, at = at, at + size
                 is_other = is_other or self._read.get(name) != segment
                 if is_other:
                     changed.add(name)
-        return frozenset(changed)
+                    before = self._read.get(name)
+                    if before is None or before[:2] != segment[:2]:
+                        touched[name] = digest = blake3(b"".join((segment.data, *segment.leaves))).digest()
+                        if stream.body.find(_MAKES_CLASS, begin, at) >= 0:
+                            touched |= dict.fromkeys(classes, digest)
+        return frozenset(changed), touched
 
     def _places(self, values: Mapping[str, Any]) -> dict[str, Code]:
         """Functions and classes that a statement of a program defines, with where it does."""
@@ -703,13 +783,18 @@ def _is_large(value: object) -> bool:
     return False
 
 
-def _find(path: Path, top: object, wanted: set[int]) -> Iterator[tuple[Path, object]]:
-    """Return where lists and dicts with these ids are in JSON data."""
-    if not wanted or not _holds(top, wanted):
+def _find(
+    path: Path, top: object, wanted: set[int], found: dict[int, tuple[Path, object]], seen: set[int], *, is_deeper: bool
+) -> None:
+    """Find where lists and dicts with these ids are in JSON data, outside of what was `seen`; what is in them only if `is_deeper`.
+
+    One variable of tool data may be a part of another one, so that there are two ways to the same object.
+    """
+    if not wanted or id(top) in seen or not _holds([top], wanted):
         return
     waiting: list[tuple[Path, Any]] = [(path, top)]
-    seen: set[int] = set()
-    while waiting and len(seen) < _MAX_LOOKED_AT:
+    most = len(seen) + _MAX_LOOKED_AT
+    while waiting and len(seen) < most:
         at, one = waiting.pop()
         if id(one) in seen:
             continue  # the run's code may have put it into itself
@@ -717,15 +802,17 @@ def _find(path: Path, top: object, wanted: set[int]) -> Iterator[tuple[Path, obj
         for key, member in one.items() if type(one) is dict else enumerate(one) if type(one) is list else ():
             if type(member) is not dict and type(member) is not list:
                 continue
-            if id(member) in wanted:
-                yield (*at, key), member
-            elif gc.is_tracked(member):  # otherwise neither is in it, as `containers_in` says
+            is_wanted = id(member) in wanted
+            if is_wanted:
+                found.setdefault(id(member), ((*at, key), member))
+            # Of what is not tracked neither is in it, as `containers_in` says.
+            if (is_deeper or not is_wanted) and gc.is_tracked(member):
                 waiting.append(((*at, key), member))
 
 
-def _holds(top: object, wanted: set[int]) -> bool:
+def _holds(tops: list[Any], wanted: set[int]) -> bool:
     """Tell whether one of these objects is inside: without paths, about ten times as fast."""
-    level: list[Any] = [top]
+    level = tops
     left = _MAX_LOOKED_AT
     while level and left > 0:
         left -= len(level)

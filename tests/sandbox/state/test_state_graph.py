@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from notebook import Notebook
 
@@ -167,6 +169,122 @@ def test_tool_data_is_referred_to(language: Language, known: Known) -> None:
     assert notebook.stored.sent < 1_000
     assert notebook.stored.table.parts[0].paths
     assert notebook.run("(same is orders, last is orders[49], lines[1] is orders[1]['lines'])") == (True, True, True)
+
+
+PAGE = {
+    "page": {"number": [1], "of": ["q", "w"]},
+    "rows": [
+        {"id": n, "who": f"w{n}", "tags": [f"t{n % 3}", n], "in": {"a": [n], "b": {"c": ["x", n]}}} for n in range(6)
+    ],
+}
+
+
+def page() -> dict[str, Any]:
+    """An output, its parts that are variables as well, and a table of records in it."""
+    whole = msgspec.json.decode(msgspec.json.encode(PAGE))
+    return {"orders": whole, "page": whole["page"], "rows": whole["rows"]}
+
+
+def a_part(draw: random.Random, space: dict[str, Any], names: list[str]) -> str:
+    text = draw.choice(names)
+    found = space[text]
+    for _ in range(draw.randrange(6)):
+        steps = [*found] if type(found) is dict else [*range(len(found))][:3] if type(found) is list else []
+        steps = [step for step in steps if isinstance(found[step], list | dict)]
+        if not steps:
+            break
+        step = draw.choice(steps)
+        text, found = f"{text}[{step!r}]", found[step]
+    return text
+
+
+def a_statement(draw: random.Random, space: dict[str, Any], own: list[str]) -> str:
+    part, other = (a_part(draw, space, ["orders", "page", "rows", *own]) for _ in range(2))
+    rows = draw.choice(["rows", "orders['rows']", "[y for y in rows if y['id'] % 2]"])
+    value = draw.choice(
+        [part] * 5
+        + [
+            f"[{part}, {other}]",
+            f"{{'h': {part}, 'g': [{other}]}}",
+            "['q', 'w', 'q', 1]",
+            "{'w0': [5], 'id': ['t1', 1]}",
+        ]
+        + [f"pd.DataFrame({rows})", f"[y['tags'] for y in {rows}]", f"pd.DataFrame({rows})['tags']"]
+        + [f"pd.DataFrame({rows})['in'][{draw.randrange(3)}]", f"{{y['who']: [y['id'], 'w1'] for y in {rows}}}"]
+    )
+    return f"v{draw.randrange(7)} = {value}"
+
+
+def as_graph(value: object, seen: dict[int, int]) -> object:
+    """A value, with which of its parts are one object."""
+    if isinstance(value, list | dict | pd.DataFrame | pd.Series):
+        if id(value) in seen:
+            return seen[id(value)]
+        seen[id(value)] = len(seen)
+    if isinstance(value, pd.DataFrame):
+        return {name: as_graph(value[name].tolist(), seen) for name in value.columns}
+    if isinstance(value, dict):
+        return {key: as_graph(one, seen) for key, one in value.items()}
+    return [as_graph(one, seen) for one in value] if isinstance(value, list | pd.Series) else value
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_names_of_parts_of_several_variables_come_back_as_they_were(
+    language: Language, known: Known, seed: int
+) -> None:
+    draw = random.Random(seed)
+    notebook = Notebook(language, page, known=known)
+    plain: dict[str, Any] = {"pd": pd, **page()}
+    for _ in range(10):
+        code = ""
+        for _ in range(draw.randrange(1, 4)):
+            own = sorted(name for name in plain if name[0] == "v")
+            code += a_statement(draw, plain, own) + "\n"
+            exec(code.splitlines()[-1], plain)
+        notebook.run(code)
+        own = sorted(name for name in plain if name[0] == "v")
+        asked = [
+            *draw.sample(own, draw.randrange(1, len(own) + 1)),
+            *draw.sample(["orders", "rows"], draw.randrange(3)),
+        ]
+        assert as_graph(notebook.run(f"[{', '.join(asked)}]"), {}) == as_graph([plain[name] for name in asked], {}), (
+            code
+        )
+        assert not notebook.lost
+
+
+def test_a_part_of_a_part_is_one_object(language: Language, known: Known) -> None:
+    notebook = Notebook(language, lambda: {"orders": msgspec.json.decode(msgspec.json.encode(ORDERS))}, known=known)
+    notebook.run("lines = orders[3]['lines']\nlast, line = orders[3], lines[0]\nothers = orders[5:8]")
+    assert len(notebook.stored.table.parts[0].paths) == 6
+    assert notebook.run("(last['lines'] is lines, lines[0] is line, last is orders[3])") == (True, True, True)
+    deep: Any = []
+    for _ in range(200):
+        deep = {"next": [deep]}
+    notebook = Notebook(language, lambda: {"deep": deep}, known=known)
+    notebook.run("found = []\none = deep\nwhile one:\n    one = one['next'][0]\n    found.append(one)")
+    assert notebook.run("all(a['next'][0] is b for a, b in zip(found, found[1:]))") is True
+
+
+def test_of_a_stream_in_which_a_number_means_two_objects_what_is_certain_is_read(
+    language: Language, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As earlier releases wrote where two variables had the same object."""
+    inside = Graph._inside
+
+    def twice(self: Graph, *given: Any, **options: Any) -> list[Any]:
+        found = inside(self, *given, **options)
+        return found + [(path[1:], one) for path, one in found if path[0] == "orders"]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Graph, "_inside", twice)
+        notebook = Notebook(language, page, known=known)
+        notebook.run("tags = orders['rows'][0]['tags']\nx = ['q', 'w', 'q']\ny = [x, 'q']\nn = 5")
+    assert notebook.stored.table.parts[0].filler < 0
+    assert notebook.run("n") == 5
+    assert notebook.lost.keys() <= {"tags", "x", "y"}
+    for name in {"tags", "x", "y"} - notebook.lost.keys():
+        assert notebook.run(name) == {"tags": ["t0", 0], "x": ["q", "w", "q"], "y": [["q", "w", "q"], "q"]}[name]
 
 
 def test_tool_data_that_the_run_changed_is_kept_by_value(language: Language, known: Known) -> None:
