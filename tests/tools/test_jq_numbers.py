@@ -83,7 +83,7 @@ def test_what_jq_gives_is_exact_or_told(local: Engine, tenant: str, number: str,
 
 
 MAPPED = [
-    ("map(.)", "[1, 1e999]", False),
+    ("map(.)", "[1, 1e999]", True),
     ("map(select(. != 1))", json.dumps([1, 10**400]), False),
     ("map(. + 0)", json.dumps([1, 10**400]), False),
     ("map(. * 3)", json.dumps([1, 10**400]), True),
@@ -92,7 +92,7 @@ MAPPED = [
     ("map(. * 1e308)", "[1, 100]", True),
     ("map(select(. != 1))", "[1, NaN, null]", True),
     ("map(select(. == 1))", "[1, NaN, Infinity, null]", False),
-    ("map(select(. != 1))", "[1, Infinity]", False),
+    ("map(select(. != 1))", "[1, Infinity]", True),
     ("map(select(. != 1) | fabs)", "[1, Infinity]", True),
     ("map(infinite - infinite)", "[1]", True),
     ("map(null)", "[1]", False),
