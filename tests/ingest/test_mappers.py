@@ -21,6 +21,7 @@ from pandas import DataFrame
 from sampled import sampled
 
 from byref import ConfigurationError, Engine, Policy, Session, ToolPolicy
+from byref.content import values
 from byref.conversation.scope import Scope
 from byref.ingest.mappers import MapperFailed, apply
 from byref.policy.checks import MissingMapper
@@ -251,7 +252,8 @@ def test_what_has_no_json_is_a_failure(scope: Scope, program: str, value: object
     assert apply(scope, ToolPolicy(mapper="length"), value) == len(value)  # type: ignore[arg-type]
 
 
-def test_a_value_that_contains_itself_is_bounded_for_jq_too(scope: Scope) -> None:
+def test_a_value_that_contains_itself_is_bounded_for_jq_too(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "MAX_PARTS", 100_000)
     loop: list[Any] = []
     loop.append(loop)
     assert apply(scope, ToolPolicy(mapper="length"), loop) == 1
