@@ -245,9 +245,12 @@ def test_no_more_than_a_few_blocks_without_bytes_pass_in_a_tool_result() -> None
 
 def test_data_is_told_from_blocks_at_no_cost() -> None:
     rows = [{"type": "order", "text": f"row {i}"} for i in range(100_000)]
-    began = time.perf_counter()
-    assert formats.read(rows) is None
-    assert time.perf_counter() - began < 0.001
+    seconds = []
+    for _ in range(10):  # of processor time, the least: a busy machine takes nothing from it
+        began = time.thread_time()
+        assert formats.read(rows) is None
+        seconds.append(time.thread_time() - began)
+    assert min(seconds) < 0.001
 
 
 # Plain data
