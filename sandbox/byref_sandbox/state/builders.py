@@ -102,10 +102,11 @@ class Builders:
         self._listed = listed
         self._guarded: dict[type, frozenset[str]] = {}
         self._empty: dict[type, list[tuple[Any, tuple[Any, ...]]]] = {}
-        self.there: Mapping[Code, type] = {}
-        """Classes by place of which instances are made instead of those of a class that is made again."""
-        self._instead: dict[type, type] = {}
         """Classes that have no attributes yet, and the classes made from them that are filled after them, with their attributes."""
+        self.there: Mapping[Code, type] = {}
+        """Classes by place, of which instances are made where a stream makes the same class again."""
+        self._instead: dict[type, type] = {}
+        """For a class that was made again, the one of these."""
 
     def all(self) -> list[Callable[..., Any]]:
         """Return the builders of this reading, in the order of BUILDERS."""
