@@ -239,6 +239,7 @@ class Session:
 
         Raises:
             ToolError: text for the model: the reference is unknown, its jq fails, or the data does not fit the schema.
+            SessionGone: the arguments name something, and the conversation has ended or was deleted.
         """
         return references.resolve(self._scope, arguments, schema, tool=tool, call_id=_call_id(call_id))
 

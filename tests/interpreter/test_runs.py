@@ -210,7 +210,7 @@ KeyError at line 1: nope
 the keys are: id, field_0, field_1\
 """)
     assert mistake(stocked, "open('/etc/passwd')") == snapshot("""\
-NotAllowed at line 1: open() is not available: there are no files here
+NotAllowed at line 1: there is no file 'etc/passwd': code has written none yet
     open('/etc/passwd')
 the data is in: list_users, pagination, users, x\
 """)

@@ -68,7 +68,10 @@ def test_another_process_of_the_host_finds_files_in_the_database(
 def test_files_stay_with_their_session(ask: Callable[..., str], engine: byref.Engine) -> None:
     ask("open('secret.txt', 'w').write('kept')")
     other = engine.session(secrets.token_hex(8), model="claude-sonnet-5")
-    assert "there are no files here" in other.call("code_interpreter", {"code": "open('secret.txt')"}).text
+    assert (
+        "there is no file 'secret.txt': code has written none yet"
+        in other.call("code_interpreter", {"code": "open('secret.txt')"}).text
+    )
 
 
 def test_the_host_finds_files_in_the_outcome_and_they_are_stored(chat: byref.Session, ask: Callable[..., str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session as HostSession
 
-from byref import ConfigurationError, Engine, Policy, Session, StorageFailure, ToolError
+from byref import ConfigurationError, Engine, Policy, Session, SessionGone, StorageFailure, ToolError
 from byref.accounting.ledger import Entry
 from byref.artifacts.store import Artifact
 from byref.db.database import Database
@@ -128,6 +128,19 @@ def test_a_database_that_refuses_the_note_does_not_stop_the_call(
     strict = engine.session(session.id, tenant=session.tenant, policy=Policy(on_storage_failure="raise"))
     with pytest.raises(StorageFailure):
         strict.resolve({"x": "$rows[1].id"}, tool="send")
+
+
+def test_names_of_a_conversation_that_is_gone_are_no_texts(engine: Engine, tenant: str) -> None:
+    ended, deleted = (engine.session(name, tenant=tenant) for name in ("ended", "deleted"))
+    for session in (ended, deleted):
+        session.store_artifact([1], name="rows")
+    ended.end()
+    engine.delete_session("deleted", tenant=tenant)
+    for session in (ended, deleted):
+        for arguments in ({"to": "$rows"}, {"to": {"$var": "rows"}}, {"to": "$nosuch"}):
+            with pytest.raises(SessionGone):
+                session.resolve(arguments, tool="send")
+        assert session.resolve({"to": "all"}, tool="send") == {"to": "all"}
 
 
 def test_a_hosts_rollback_takes_the_note_along(shared_url: str) -> None:

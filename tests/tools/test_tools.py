@@ -99,7 +99,7 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
     tools = local.session("s", tenant=tenant, tools=ALL).tools("anthropic")
     lines = [[f"{tool['name']}: {tool['description']}", *written(tool["input_schema"])] for tool in tools]
     assert "\n".join(line for tool in lines for line in tool) == snapshot("""\
-code_interpreter: Run Python over the full data of this conversation's variables (by name, as plain Python objects; df(name) gives a DataFrame) and artifacts (by id, as str or bytes). pandas as pd, numpy as np and common standard modules are there; files and network are not. matplotlib draws: figures come back. Outputs from 500 tokens on that you read whole are variables too: get_orders, then get_orders_2 for the next of that tool; "$get_orders" hands one to another tool.
+code_interpreter: Run Python over the full data of this conversation's variables (by name, as plain Python objects; df(name) gives a DataFrame) and artifacts (by id, as str or bytes). There are pandas as pd, numpy as np, standard modules and the files that code wrote; no network. matplotlib draws: figures come back. Outputs from 500 tokens on that you read whole are variables too: get_orders, then get_orders_2 for the next of that tool; "$get_orders" hands one to another tool.
   code*: string. Python source. The last expression's value is the result; print is captured too.
   reset: boolean. Forget the names of earlier code first.
 artifact_jq: Query stored JSON with a jq filter over all of the data.

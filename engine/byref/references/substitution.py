@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import msgspec
+from sqlalchemy import Connection
 
+from byref.accounting import ledger
 from byref.artifacts import tombstones
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Path, is_name
@@ -97,7 +99,7 @@ class Substituter:
     def substituted(self, value: Any, at: Place = ()) -> Any:
         """Return a copy of the value that the model wrote at a place, with data in place of its references.
 
-        Raises ToolError for a reference that cannot be replaced.
+        Raises ToolError for a reference that cannot be replaced, and SessionGone for one of a conversation that has ended.
         """
         names = list(_names(value, 0))
         if not self._enabled:
@@ -105,10 +107,15 @@ class Substituter:
         heads = {head for name in names for head in _heads(name)}
         self._found |= lookup(self._scope, heads - self._found.keys())
         if unknown_heads := heads - self._found.keys() - self._gone.keys():
-            self._gone |= self._scope.read(lambda c: tombstones.find(c, self._scope.row, unknown_heads))
+            self._gone |= self._scope.read(lambda connection: self._gone_in(connection, unknown_heads))
         # Data that several references name is decoded once as a whole; a single reference gets only its part decoded.
         self._shared |= {row for row, times in Counter(self._rows(names)).items() if times > 1}
         return self._copied(value, at)
+
+    def _gone_in(self, connection: Connection, heads: Collection[str]) -> dict[str, tombstones.Tombstone]:
+        # A deleted conversation binds no names, so its references would pass as texts, as names that never were.
+        ledger.see_that_it_is_open(connection, self._scope.row)
+        return tombstones.find(connection, self._scope.row, heads)
 
     def _rows(self, names: list[str]) -> Iterator[int]:
         """Yield, for each name, the row ids of the artifacts that it may mean."""

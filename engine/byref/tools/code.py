@@ -169,8 +169,8 @@ _PLOTS = " matplotlib draws: figures come back." if can_plot() else ""
 CODE_INTERPRETER = Tool(
     "code_interpreter",
     "Run Python over the full data of this conversation's variables (by name, as plain Python objects; df(name) gives a "
-    "DataFrame) and artifacts (by id, as str or bytes). pandas as pd, numpy as np and common standard modules are there; "
-    f"files and network are not.{_PLOTS}",
+    "DataFrame) and artifacts (by id, as str or bytes). There are pandas as pd, numpy as np, "
+    f"standard modules and the files that code wrote; no network.{_PLOTS}",
     CodeArguments,
     _run,
     example={"code": "len(users)"},

@@ -181,7 +181,7 @@ HINTS = {
 }
 """What to use instead of a name that is left out."""
 NUMPY_HINTS = {
-    "memmap": "there are no files here: use np.zeros() or np.array()",
+    "memmap": "files cannot be mapped here: use np.zeros() or np.array()",
     "nested_iters": "use np.nditer(), or np.ndenumerate(array)",
     "info": "dir(value) names what a value has",
 }

@@ -124,7 +124,7 @@ def _plain(array: Any) -> Any:
 
 def _bytes_of(files: Files, source: Any, what: str) -> bytes:
     if is_path(source):
-        return files.read(source, what)
+        return files.read(source)
     if type(source) not in _BUFFERS:
         raise NotAllowed(f"{what} of a {type(source).__name__} is not available", "name a file, or use an io.BytesIO")
     data: bytes = source.read()

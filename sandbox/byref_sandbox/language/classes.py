@@ -59,7 +59,7 @@ class Classes:
             return cls
         known = self.stand_ins.get(cls)
         if known is None and str(module_of(cls)).startswith("pandas.io"):
-            known = self.replace(cls, "there are no files here")
+            known = self.replace(cls, "its handles are not available")
         return cls if known is None else known
 
     def replace(

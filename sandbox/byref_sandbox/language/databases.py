@@ -350,7 +350,7 @@ class Connection:
         """What the code has made for SQL: kind, name and number of arguments, and what makes it again."""
         if not _is_in_memory(database):
             name = name_of(database)
-            data = files.read(name, "connect()") if files.has(name) else b""
+            data = files.read(name) if files.has(name) else b""
             if data:
                 self._real.deserialize(data)
                 _check_content(self._real)

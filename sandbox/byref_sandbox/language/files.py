@@ -53,7 +53,7 @@ def is_path(value: object) -> bool:
 
 
 def name_of(path: object) -> str:
-    """Return the name of the file at a path: its parts, without a root and `..`; raise NotAllowed or TypeError."""
+    """Return the name of the file at a path: its parts from the root, which is the working directory; raise NotAllowed or TypeError."""
     name = folder_of(path)
     if not name:
         raise _no_name(text_of(path))
@@ -61,9 +61,14 @@ def name_of(path: object) -> str:
 
 
 def folder_of(path: object) -> str:
-    """Return the same of a folder; empty of the root, which is the working directory as well."""
+    """Return the same of a folder; empty of the root."""
     text = text_of(path)
-    parts = [part for part in re.split(r"[/\\]", text[:10_000]) if part not in ("", ".", "..")]
+    parts: list[str] = []
+    for part in re.split(r"[/\\]", text[:10_000]):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
     name = "/".join(parts)
     if len(name) > MAX_FILE_NAME_CHARS or (name and not name.isprintable()):
         raise _no_name(text)
@@ -152,7 +157,7 @@ class Files:
         """Return the names of all files."""
         return sorted(self._now)
 
-    def read(self, path: object, what: str = "open()", hint: str = "") -> bytes:
+    def read(self, path: object, hint: str = "") -> bytes:
         """Return the content of a file; raise NotAllowed. The hint is for runs that have no files."""
         name = name_of(path)
         for file in self._open:
@@ -160,7 +165,8 @@ class Files:
                 file.flush()
         if name not in self._now:
             if not self._now:
-                raise NoSuchFile(no_files(what, hint), path)
+                none = NotAllowed(f"there is no file {name!r}: code has written none yet", hint, about_files=True)
+                raise NoSuchFile(none, path)
             there = f"there is no file {name!r}; there are: {', '.join(self.names()[:20])}"
             raise NoSuchFile(NotAllowed(there, about_files=True), path)
         return self._now[name]
@@ -182,7 +188,7 @@ class Files:
         if name not in self._now and self.has_folder(name):
             mode, size = stat.S_IFDIR | 0o755, 0
         else:
-            mode, size = stat.S_IFREG | 0o644, len(self.read(path, "stat()"))
+            mode, size = stat.S_IFREG | 0o644, len(self.read(path))
         changed = self._changed.get(name, self._begun)
         return os.stat_result((mode, 0, 0, 1, 0, 0, size, changed, changed, changed))
 

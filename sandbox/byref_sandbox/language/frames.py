@@ -93,11 +93,10 @@ def reader(files: Files, function: Callable[..., Any], name: str) -> Callable[..
         arguments, options, source = _placed(arguments, options, (*_PATH_ARGUMENTS, "fname"))
         if type(source) in BUFFERS or (name.startswith("np.") and type(source) is list):
             return function(source, *arguments, **options)
-        what = f"{name}() of a path or address"
         hint = f"text can be read with {name}(io.StringIO(text))"
         if not is_path(source) or "://" in str(source) or not _may_be_name(source):
-            raise no_files(what, hint)
-        file = io.BytesIO(files.read(source, what, hint))
+            raise no_files(f"{name}() of an address or text", hint)
+        file = io.BytesIO(files.read(source, hint))
         if name.partition(".")[2] in _PACKED:
             options["compression"] = compression_of(source, options.get("compression", "infer"))
         return function(file, *arguments, **options)

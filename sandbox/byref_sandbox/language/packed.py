@@ -129,7 +129,7 @@ def text_of_bytes(
 def _stored(files: Files, source: Any) -> io.BytesIO:
     """Return an archive's bytes as a buffer: of a file of the run, or of a buffer of the code's."""
     if is_path(source):
-        return io.BytesIO(files.read(source, "ZipFile()"))
+        return io.BytesIO(files.read(source))
     if type(source) not in (io.BytesIO, BinaryFile):
         raise NotAllowed(f"a {type(source).__name__} cannot be an archive here", "name a file, or use an io.BytesIO")
     return io.BytesIO(source.getvalue())
@@ -264,7 +264,7 @@ def _zip_file(files: Files) -> type:
             if files.has_folder(filename) and not files.has(filename):
                 self._zip.mkdir(name) if hasattr(self._zip, "mkdir") else self._zip.writestr(f"{name}/", b"")
                 return
-            self.writestr(name, files.read(filename, "ZipFile.write()"), *arguments, **options)
+            self.writestr(name, files.read(filename), *arguments, **options)
 
         def extract(self, member: Any, path: Any = None, pwd: bytes | None = None) -> str:
             """Write one as a file of the run, and return its path."""

@@ -23,9 +23,11 @@ def not_written(what: str) -> NotAllowed:
     """Return the refusal of a call that would write a file or a database."""
     if what.endswith("to_excel()"):
         return NotAllowed(f"{what} is not available", NO_SPREADSHEETS)
-    return NotAllowed(f"{what} is not available: there are no files here", KEPT)
+    return NotAllowed(f"{what} is not available", f"{KEPT}; to_csv(name) writes a file")
 
 
 def no_files(what: str, hint: str = "") -> NotAllowed:
     """Return the refusal of a call that would touch a file, a database or the network. `hints` adds where the data is."""
-    return NotAllowed(f"{what} is not available: there are no files here", hint, about_files=True)
+    return NotAllowed(
+        f"{what} is not available: there are only the files that code has written", hint, about_files=True
+    )

@@ -61,9 +61,9 @@ def _bytes_of(files: Files, source: Any) -> bytes:
         found: bytes = source.getvalue()
         return found
     if is_path(source) and "://" not in str(source):
-        return files.read(source, "pd.read_excel() of a path or address", _HINT)
+        return files.read(source, _HINT)
     if is_path(source):
-        raise no_files("pd.read_excel() of a path or address", _HINT)
+        raise no_files("pd.read_excel() of an address", _HINT)
     raise NotAllowed(f"pd.read_excel() cannot read a {type(source).__name__}", _HINT)
 
 

@@ -245,7 +245,7 @@ def _shutil_names(files: Files) -> dict[str, object]:
             raise shutil.SameFileError(f"{text_of(src)!r} and {text_of(dst)!r} are the same file")
         if files.has_folder(src) or files.has_folder(dst):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), text_of(dst))
-        files.write(dst, files.read(src, "copy()"))
+        files.write(dst, files.read(src))
         return dst
 
     def copy(src: Any, dst: Any, *, follow_symlinks: bool = True) -> str:

@@ -345,9 +345,7 @@ def _failure(error: BaseException, reasons: Mapping[str, str], names: tuple[str,
     if "system operations are disabled" in message or "has been disabled by configuration" in message:
         return Failure("NotAllowed", "there are no files, no network, no extensions and no settings here")
     if message.startswith("IO Error"):  # a name that looks like a file's, and is no table
-        return Failure(
-            "ValueError", next(iter(reasons.values()), "there is no such table, and there are no files here")
-        )
+        return Failure("ValueError", next(iter(reasons.values()), "there is no such table, and SQL reads no files"))
     if missing := re.search(r"Table with name (\"[^\"]+\"|\S+) does not exist", message):
         name = missing[1].strip('"')
         if name.lower() in reasons:

@@ -16,7 +16,7 @@ import msgspec
 
 from byref_sandbox.tabletext import dialects
 from byref_sandbox.tabletext.header import has_letter, has_names, has_row_names, header_rows, is_sentence
-from byref_sandbox.tabletext.kinds import NUMBERS, Kind, kind_of, type_of
+from byref_sandbox.tabletext.kinds import NUMBERS, Kind, kind_of, type_of, types_of
 from byref_sandbox.tabletext.matcher import Matcher
 from byref_sandbox.tabletext.result import (
     MAX_TABLES,
@@ -251,7 +251,7 @@ class Scan:
             format="delimited",
             names=unique_names(self._header, self._width),
             header=self._header,
-            types=tuple(map(type_of, self._kinds)),
+            types=types_of(self._kinds),
             rows=self._rows,
             parts=tuple(self._parts),
             ragged=tuple(told for _, told in self._ragged[:_MAX_TOLD]),

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Sequence, Set
 from typing import Final, Literal, NamedTuple
 
 Kind = Literal[
-    "empty", "integer", "decimal", "long", "comma", "either,", "boolean", "date", "datetime", "zoned",
-    "day/month", "month/day", "either/", "day.month", "month.day", "either.", "text",
+    "empty", "integer", "either.", "decimal", "long", "comma", "either,", "boolean", "date", "datetime", "zoned",
+    "day/month", "month/day", "either/", "day.month", "month.day", "day.day", "text",
 ]  # fmt: skip
 
 TypeName = Literal["empty", "integer", "number", "boolean", "date", "datetime", "text", "json"]
@@ -42,6 +43,7 @@ _YEAR: Final = "[0-9]{4}"
 PATTERNS: Final[dict[Kind, str]] = {
     "empty": "",
     "integer": "(?:0|-?[1-9][0-9]{0,14})",
+    "either.": r"-?[1-9][0-9]{0,2}\.[0-9]{3}",
     "decimal": r"-?(?:0|[1-9][0-9]{0,8})?\.[0-9]{1,6}",
     "long": r"-?(?:(?:0|[1-9][0-9]{0,14})?\.[0-9]{1,24}(?:[eE][+-]?[0-9]{1,3})?|(?:0|[1-9][0-9]{0,14})[eE][+-]?[0-9]{1,3})",
     "comma": "-?(?:0,[0-9]{1,6}|[1-9][0-9]{0,8},(?:[0-9]{1,2}|[0-9]{4,6})|[1-9][0-9]{3,8},[0-9]{3})",
@@ -55,7 +57,7 @@ PATTERNS: Final[dict[Kind, str]] = {
     "either/": f"{_SMALL}/{_SMALL}/{_YEAR}",
     "day.month": rf"{_LARGE}\.{_SMALL}\.{_YEAR}",
     "month.day": rf"{_SMALL}\.{_LARGE}\.{_YEAR}",
-    "either.": rf"{_SMALL}\.{_SMALL}\.{_YEAR}",
+    "day.day": rf"{_SMALL}\.{_SMALL}\.{_YEAR}",
 }
 """The expression of each kind but text, in what Python's `re` and RE2 both understand. `long` is checked by `_is_exact`, too."""
 
@@ -101,8 +103,10 @@ NO_VALUE: Final = re.compile(
     re.IGNORECASE,
 )
 """What is written where there is no value: no column is called so."""
-NUMBERS: Final[frozenset[Kind]] = frozenset({"integer", "decimal", "long"})
+NUMBERS: Final[frozenset[Kind]] = frozenset({"integer", "either.", "decimal", "long"})
 """What numbers are that JSON may write."""
+_POINTS: Final[frozenset[Kind]] = frozenset({"decimal", "long"})
+"""Numbers whose point divides no thousands."""
 _TYPES: Final[tuple[tuple[frozenset[Kind], frozenset[Kind], Type], ...]] = (
     (frozenset({"integer"}), frozenset(), Type("integer")),
     (NUMBERS, frozenset(), Type("number")),
@@ -113,13 +117,13 @@ _TYPES: Final[tuple[tuple[frozenset[Kind], frozenset[Kind], Type], ...]] = (
     (frozenset({"zoned"}), frozenset(), Type("datetime", "with zone")),
     (frozenset({"day/month", "either/"}), frozenset({"day/month"}), Type("date", "day/month/year")),
     (frozenset({"month/day", "either/"}), frozenset({"month/day"}), Type("date", "month/day/year")),
-    (frozenset({"day.month", "either."}), frozenset({"day.month"}), Type("date", "day.month.year")),
-    (frozenset({"month.day", "either."}), frozenset({"month.day"}), Type("date", "month.day.year")),
+    (frozenset({"day.month", "day.day"}), frozenset({"day.month"}), Type("date", "day.month.year")),
+    (frozenset({"month.day", "day.day"}), frozenset({"month.day"}), Type("date", "month.day.year")),
 )
 """For each type: the kinds that its cells may be of, those of which one has to be there, and the type."""
 
 
-def type_of(kinds: frozenset[Kind] | set[Kind]) -> Type:
+def type_of(kinds: Set[Kind]) -> Type:
     """The type of a column whose cells are of these kinds."""
     values, nullable = frozenset(kinds) - {"empty"}, "empty" in kinds
     if not values:
@@ -128,6 +132,15 @@ def type_of(kinds: frozenset[Kind] | set[Kind]) -> Type:
         if values <= allowed and needed <= values:
             return found._replace(nullable=nullable)
     return Type("text", nullable=nullable)
+
+
+def types_of(columns: Sequence[Set[Kind]]) -> tuple[Type, ...]:
+    """The types of a table's columns: where one has decimal commas, the point of another may divide thousands, as in `1.037`."""
+    has_commas = any("comma" in kinds for kinds in columns)
+    return tuple(
+        type_of({*kinds, "text"} if has_commas and "either." in kinds and not kinds & _POINTS else kinds)
+        for kinds in columns
+    )
 
 
 def may_have(type_: TypeName, notation: str, kind: Kind) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from byref_sandbox.tabletext.kinds import Kind, kind_of, type_of
+from byref_sandbox.tabletext.kinds import Kind, kind_of, types_of
 from byref_sandbox.tabletext.result import Format, How, NotATable, Part, PartKind, Row, Table, unique_names
 
 MAX_AROUND: Final = 40
@@ -218,8 +218,8 @@ def made(
         names=names,
         header=None if header is None else tuple(header),
         # What has a comma in a terminal is as often a device's numbers as a decimal.
-        types=tuple(
-            type_of(column | {"text"} if format == "aligned" and "comma" in column else column) for column in kinds
+        types=types_of(
+            [column | {"text"} if format == "aligned" and "comma" in column else column for column in kinds]
         ),
         rows=count,
         parts=tuple(parts.made),

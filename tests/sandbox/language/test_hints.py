@@ -68,7 +68,7 @@ def test_del_brings_back_a_helper(sandbox: Sandbox) -> None:
         ),
         (
             "import tarfile",
-            "files are not available; the data is in: orders, v0, v1, v2, v3, v4 and 55 more",
+            "of files, open(), pathlib, os, zipfile and pandas reach those that code has written; the data is in: orders, v0, v1, v2, v3, v4 and 55 more",
         ),
         ("import requests", "there is no network; the data is in: orders, v0, v1, v2, v3, v4 and 55 more"),
     ],

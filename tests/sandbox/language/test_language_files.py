@@ -107,7 +107,7 @@ def test_files_are_kept_when_the_code_fails_and_open_handles_are_told(sandbox: S
         ("open('nosuch.csv')", "NotAllowed", "there is no file 'nosuch.csv'; there are: given.csv"),
         ("pd.read_csv('nosuch.csv')", "NotAllowed", "there is no file 'nosuch.csv'; there are: given.csv"),
         ("open('/etc/passwd')", "NotAllowed", "there is no file 'etc/passwd'; there are: given.csv"),
-        ("pd.read_csv('https://example.org/given.csv')", "NotAllowed", "pd.read_csv() of a path or address is not available"),
+        ("pd.read_csv('https://example.org/given.csv')", "NotAllowed", "pd.read_csv() of an address or text is not available"),
         ("open('given.csv').write('x')", "UnsupportedOperation", "not writable"),
         ("open('a', 'w').read()", "UnsupportedOperation", "not readable"),
         ("open('given.csv', 'x')", "FileExistsError", ""),
@@ -133,6 +133,11 @@ def test_what_is_no_file_is_refused_by_name(sandbox: Sandbox, code: str, kind: s
     error = sandbox.run(code, files={"given.csv": b"a\n1\n"}).error
     assert error is not None and error.kind == kind
     assert message in error.message
+
+
+def test_a_path_is_followed_from_the_root(sandbox: Sandbox) -> None:
+    code = "for path in ('out/../a.csv', '/b/./c.csv', '../../d.csv', 'e/f/../../g/h.csv'): open(path, 'w').write('1')\nopen('../a.csv').read()"
+    assert set(written(sandbox, code)) == {"a.csv", "b/c.csv", "d.csv", "g/h.csv"}
 
 
 def test_a_text_subclass_is_the_name_that_it_was_checked_as(sandbox: Sandbox) -> None:

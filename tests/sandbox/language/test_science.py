@@ -109,7 +109,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("from sklearn.tree import DecisionTreeClassifier, export_graphviz\nexport_graphviz(DecisionTreeClassifier().fit([[0], [1]], [0, 1]), out_file='x')", "leave out_file out"),
         ("from sklearn.linear_model import Ridge\nRidge().fit([[1.0]], [1]).coef_ = 1", "cannot be set"),
     ],
-    "networkx": [("import networkx as nx\nnx.read_gml('x')", "there are no files here"), ("import networkx as nx\nnx.write_gml(nx.Graph(), 'x')", "not available")],
+    "networkx": [("import networkx as nx\nnx.read_gml('x')", "only the files that code has written"), ("import networkx as nx\nnx.write_gml(nx.Graph(), 'x')", "not available")],
     "statsmodels": [
         ("import statsmodels.formula.api as smf\nsmf.ols('y ~ __import__(\"os\").system(\"id\")', data=pd.DataFrame({'y': [1.0]}))", "not available"),
         ("import statsmodels.api as sm\nsm.OLS([1.0, 2], [1.0, 3]).fit().save('x')", "not available"),

@@ -309,7 +309,7 @@ def test_names_of_tables_and_columns(sandbox: Sandbox) -> None:
         ("SELECT * FROM none", "ValueError", "none is an empty list"),
         ("SELECT * FROM pg_tables", "NotAllowed", "pg_tables is not available"),
         ("WITH query(a) AS (SELECT 3) SELECT a FROM query('SELECT 1')", "NotAllowed", "query is not available"),
-        ('SELECT * FROM "rows.csv"', "ValueError", "there are no files here"),
+        ('SELECT * FROM "rows.csv"', "ValueError", "SQL reads no files"),
     ):
         error = sandbox.sql(query, variables).error
         assert error is not None and error.kind == kind and message in error.message, error

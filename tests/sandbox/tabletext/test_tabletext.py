@@ -303,6 +303,22 @@ def test_text_that_stays_text(text: str, line: int | None) -> None:
     assert found.reason
 
 
+@pytest.mark.parametrize(
+    ("rate", "sums", "expected"),
+    [
+        ("12,5", ["1.037", "980"], ("text", "")),
+        ("12,5", ["1.037", "2.5"], ("number", "")),
+        ("12,5", ["0.037"], ("number", "")),
+        ("12.5", ["1.037", "980"], ("number", "")),
+    ],
+)
+def test_a_point_beside_decimal_commas_may_divide_thousands(
+    rate: str, sums: list[str], expected: tuple[str, str]
+) -> None:
+    table = table_of("name;rate;sum\n" + "".join(f"n{n};{rate};{sums[n % len(sums)]}\n" for n in range(50)))
+    assert table.types[2][:2] == expected
+
+
 def test_reports_of_others() -> None:
     """Texts like those on which others' sniffers fail."""
     # duckdb#15576: a title, then semicolons, and commas inside of cells.

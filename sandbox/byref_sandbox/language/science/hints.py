@@ -10,10 +10,10 @@ _NO_DATA: Final = "there is no network: use the data that is bound, load_iris() 
 _THREADS: Final = "a run has one thread: leave n_jobs and workers out"
 HINTS: Final[dict[str, dict[str, str]]] = {
     "scipy": {
-        "io": "there are no files here: have the tool return JSON or CSV",
+        "io": "it is not available: have the tool return JSON or CSV",
         "LowLevelCallable": "give a Python function",
     },
-    "scipy.sparse": {"save_npz": KEPT, "load_npz": "there are no files here: make the matrix of arrays"},
+    "scipy.sparse": {"save_npz": KEPT, "load_npz": "it is not available: make the matrix of arrays"},
     "scipy.linalg": {"blas": "use numpy and scipy.linalg", "lapack": "use numpy and scipy.linalg"},
     "sklearn": {"show_versions": "print(sklearn.__version__)"},
     "sklearn.datasets": {
@@ -33,7 +33,7 @@ HINTS: Final[dict[str, dict[str, str]]] = {
                 "species_distributions",
             ]
         },
-        "load_files": "there are no files here: give the texts themselves",
+        "load_files": "it is not available: give the texts themselves",
         "load_sample_image": "there are no images here: make an array",
         "load_boston": "it was removed from scikit-learn: load_diabetes() is a regression of that size",
     },
@@ -52,7 +52,7 @@ HINTS: Final[dict[str, dict[str, str]]] = {
 }
 """By module and name."""
 MISSING: Final = {
-    "scipy.io": "there are no files here: have the tool return JSON or CSV",
+    "scipy.io": "it is not available: have the tool return JSON or CSV",
     "scipy.datasets": "there is no network: use the data that is bound",
     "scipy.misc": "use scipy.special, scipy.optimize or numpy",
     "scipy.odr": "use scipy.optimize.curve_fit",

@@ -93,7 +93,7 @@ def _no_file_of_text(real: Any) -> Any:
     @functools.wraps(real)
     def decode(self: Any, doc: Any) -> Any:
         if plain_text(self.input) == "filename":
-            raise NotAllowed("input='filename' is not available: there are no files here", "give the texts themselves")
+            raise NotAllowed("input='filename' is not available", "give the texts themselves")
         return real(self, doc)
 
     return decode
