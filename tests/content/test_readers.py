@@ -104,6 +104,16 @@ class Raw(bytes):
     pass
 
 
+class Recent(OrderedDict[str, int]):
+    """A class of a host's own."""
+
+
+def reordered(kind: type[OrderedDict[str, int]] = OrderedDict) -> OrderedDict[str, int]:
+    made = kind(a=2, b=1, c=3)
+    made.move_to_end("a")
+    return made
+
+
 def rows_of_sqlite() -> list[sqlite3.Row]:
     connection = sqlite3.connect(":memory:")
     connection.row_factory = sqlite3.Row
@@ -193,6 +203,9 @@ SMALL: dict[str, tuple[object, str]] = {
     "frozenset": (frozenset("a"), '["a"]'),
     "named tuple": (Pair(1, 2), "[1,2]"),
     "ordered dict": (OrderedDict(b=1, a=2), '{"b":1,"a":2}'),
+    "ordered dict in another order": ([reordered()], '[{"b":1,"c":3,"a":2}]'),
+    "one of a class of its own": (reordered(Recent), '{"b":1,"c":3,"a":2}'),
+    "one inside another": (OrderedDict(x=reordered()), '{"x":{"b":1,"c":3,"a":2}}'),
     "mapping": (UserDict(a=1), '{"a":1}'),
     "dataclass": (Point(1, ["t"]), '{"x":1,"tags":["t"]}'),
     "dataclasses in a list": ([Point(1, [])], '[{"x":1,"tags":[]}]'),

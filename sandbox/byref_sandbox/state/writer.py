@@ -554,7 +554,8 @@ class Writer(pickle.Pickler):
                 return self._filled(obj, cls, BUILDERS["moment"], (cls, parts), attributes)
         for base in PAYLOADS:
             if issubclass(cls, base):
-                items = list(base.items(obj)) if base is dict else list(base.__iter__(obj))  # type: ignore[attr-defined]
+                store: Any = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else base
+                items = list(store.items(obj) if base is dict else store.__iter__(obj))
                 default = None
                 if issubclass(cls, collections.defaultdict):
                     default = collections.defaultdict.__dict__["default_factory"].__get__(obj)

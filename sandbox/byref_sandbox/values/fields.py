@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import operator
 import types
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
@@ -45,7 +46,9 @@ def _not_held(value: object, name: str) -> object:
 
 def first_parts(value: object) -> Iterator[Any]:
     """Yield some of the first containers of a value, of the first objects with fields, and of the first moments."""
-    is_looked_into = type(value) in _CONTAINERS or type(value) is datetime or _has_fields(type(value))
+    kind: type = type(value)
+    is_container = kind in _CONTAINERS or issubclass(kind, OrderedDict)
+    is_looked_into = is_container or kind is datetime or _has_fields(kind)
     pending: list[Any] = [value] if is_looked_into else []
     seen: Counter[type] = Counter()
     for _ in range(_FEW):
@@ -56,13 +59,13 @@ def first_parts(value: object) -> Iterator[Any]:
         kind = type(one)
         members: Iterable[Any] = one
         if issubclass(kind, dict):
-            members = one.values()
+            members = dict.values(one)
         elif kind not in _CONTAINERS:
             members = (fields_of(one) or {}).values()
         for member in islice(members, _FEW):
             if (kind := type(member)) in _SCALARS:
                 continue
-            if kind in _CONTAINERS:
+            if kind in _CONTAINERS or issubclass(kind, OrderedDict):
                 pending.append(member)
             elif kind is datetime:
                 yield member
@@ -86,9 +89,13 @@ def with_whole_minutes(moment: datetime) -> datetime:
 
 
 def is_misread(value: object) -> bool:
-    """Tell whether msgspec would write other members of an object than its fields, or another moment."""
+    """Tell whether msgspec would write other members of an object than its fields, another order, or another moment."""
     if isinstance(value, datetime):
         return with_whole_minutes(value) is not value
+    if isinstance(
+        value, OrderedDict
+    ):  # `move_to_end` changes its order, but not that of the dict beneath, which msgspec reads
+        return any(map(operator.is_not, OrderedDict.__iter__(value), dict.__iter__(value)))
     if type(value) in _CONTAINERS or (found := fields_of(value)) is None:
         return False
     slots = (name for base in type(value).__mro__ for name in base.__dict__.get("__slots__", ()))
@@ -104,7 +111,9 @@ def as_written(value: object) -> object:
 
 
 def opened(value: object) -> object:
-    """Return dataclasses and attrs objects as dictionaries of what they hold, which may be arrays and tables, and moments `with_whole_minutes`."""
+    """Return dataclasses and attrs objects as dictionaries of what they hold, which may be arrays and tables, dictionaries in their
+    order, and moments `with_whole_minutes`.
+    """
     if (found := fields_of(value)) is not None:
         return {name: opened(member) for name, member in found.items()}
     if type(value) is list or type(value) is tuple:
@@ -115,8 +124,9 @@ def opened(value: object) -> object:
             return type(value)(members)
         except TypeError:  # it held objects, which are dictionaries now
             return members
-    if type(value) in _CONTAINERS and isinstance(value, dict):
-        return {key: opened(member) for key, member in value.items()}
+    if isinstance(value, OrderedDict) or (type(value) in _CONTAINERS and isinstance(value, dict)):
+        items = OrderedDict.items(value) if isinstance(value, OrderedDict) else value.items()
+        return {key: opened(member) for key, member in items}
     if isinstance(value, datetime):
         return with_whole_minutes(value)
     return value.value if isinstance(value, Enum) else value

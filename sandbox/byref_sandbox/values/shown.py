@@ -82,10 +82,17 @@ def frame_text(frame: pd.DataFrame) -> str:
             notes.append(f"first {SHOWN_COLUMNS} columns shown")
     title = f"{values.counted(rows, 'row')} × {values.counted(columns, 'column')}"
     names, cells = values.columns_of(part, for_text=True)
+    if _has_bare_labels(frame.index):
+        names, cells = ["", *names], [values.column_of(part.index.to_series()), *cells]
     lines = [" | ".join(map(_cell, row)) for row in zip(*cells, strict=True)]
     if gap:
         lines.insert(gap, f"… {values.counted(rows - 2 * gap, 'row')} …")
     return "\n".join(["; ".join([title, *notes]), " | ".join(map(_cell, names)), *lines])
+
+
+def _has_bare_labels(index: pd.Index) -> bool:
+    """Whether labels are integers without a name: of rows that were chosen, or what was counted. Data leaves them out, text does not."""
+    return not values.index_says_something(index) and not isinstance(index, pd.RangeIndex)
 
 
 def is_small(table: pd.DataFrame | pd.Series) -> bool:
@@ -102,7 +109,7 @@ def _series_text(series: pd.Series) -> str:
         part = pd.concat([series.iloc[:gap], series.iloc[-gap:]])
         title += f"; first {gap} and last {gap} shown"
     lines = list(map(_cell, values.column_of(part, for_text=True)))
-    if values.index_says_something(series.index):
+    if values.index_says_something(series.index) or _has_bare_labels(series.index):
         lines = [f"{_cell(label)}: {line}" for label, line in zip(values.labels_of(part.index), lines, strict=True)]
     if gap:
         lines.insert(gap, f"… {values.counted(rows - 2 * gap, 'value')} …")

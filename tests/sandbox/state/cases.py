@@ -93,6 +93,7 @@ KEPT: dict[str, tuple[str, ...]] = {
     "a counter": ("c = collections.Counter('aab')\nd = c", "c.update('b')\nd.most_common()"),
     "a bounded deque": ("q = collections.deque([1, 2, 3], maxlen=3)\nr = q", "q.append(4)\nlist(r), r.maxlen"),
     "an ordered dict": ("o = collections.OrderedDict(a=1, b=2)\no.move_to_end('a')", "list(o.items())"),
+    "an ordered dict of the code": ("class LRU(collections.OrderedDict):\n    def get(self, k):\n        self.move_to_end(k)\n        return self[k]\no = LRU(a=1, b=2, c=3)\no.get('a')", "list(o), o.popitem(last=False), o.popitem()"),
     "a chain map": ("base = {'a': 1}\ncm = collections.ChainMap({}, base)", "base['b'] = 2\ncm['c'] = 3\nsorted(cm.items()), base"),
     "sets": ("s = {1, 'a', (2, 3)}\nf = frozenset(s)\nt = s", "t.add(9)\nsorted(map(str, s)), len(f)"),
     "keys of any type": ("d = {1: 'i', 1.5: 'f', None: 'n', (1, 'a'): 't', True and 'b': 's', frozenset({1}): 'z', b'x': 'y'}", "d[1], d[1.5], d[None], d[(1, 'a')], d[frozenset({1})], d[b'x']"),

@@ -260,6 +260,7 @@ def test_an_index_that_says_something_is_kept(frame: pd.DataFrame, records: obje
             "2 values\na: 1\na: 2",
         ),
         (pd.Series([None, "x"]), [None, "x"], "2 values\nNaN\nx"),
+        (pd.Series([5, 7, 7]).value_counts(), [2, 1], "2 values of count\n7: 2\n5: 1"),
         (
             pd.Series([1.5], index=pd.to_datetime(["2024-01-02"])),
             {"2024-01-02T00:00:00": 1.5},
