@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -63,6 +64,21 @@ def test_another_process_of_the_host_finds_files_in_the_database(
     with Sandbox() as other, byref.Engine(url, interpreter=other) as second:
         session = second.session(chat.id, model="claude-sonnet-5")
         assert session.call("code_interpreter", {"code": "open('a.txt').read()"}).text == "kept"
+
+
+@pytest.mark.postgresql("two transactions at once")
+def test_a_file_that_two_calls_at_once_have_written_is_named(ask: Callable[..., str]) -> None:
+    ask("open('log.txt', 'w').write('0')\nopen('other.txt', 'w').write('0')")
+    codes = [
+        f"import time\nopen('log.txt', 'a').write('{n}')\nopen('own{n}.txt', 'w').write('0')\ntime.sleep(0.3)"
+        for n in range(2)
+    ]
+    with ThreadPoolExecutor() as pool:
+        told = [*pool.map(ask, codes)]
+    [later] = [n for n, text in enumerate(told) if "meanwhile" in text]
+    assert "[written by another call meanwhile: log.txt; what this call wrote took the place of that]" in told[later]
+    assert ask("open('log.txt').read()") == f"0{later}"
+    assert "meanwhile" not in ask("open('log.txt', 'w').write('1')")
 
 
 def test_files_stay_with_their_session(ask: Callable[..., str], engine: byref.Engine) -> None:

@@ -436,11 +436,16 @@ _FILES = (
     .limit(MAX_FILES_LOOKED_AT)
 )
 
+_NEWER_FILES = _FILES.with_only_columns(ArtifactRow.name).where(ArtifactRow.id > bindparam("after"))
+
 
 def files_of_runs(
     connection: Connection, source: Source, session_row: int, text: str, *, most: int, max_bytes: int
-) -> dict[str, Artifact]:
-    """Return files that code wrote, the newest of each name: first those that `text` mentions, then others that fit."""
+) -> tuple[dict[str, Artifact], int]:
+    """Return files that code wrote, the newest of each name: first those that `text` mentions, then others that fit.
+
+    The number is the row id of the newest file of all, 0 if there is none: see `files_since`.
+    """
     newest: dict[str, tuple[int, int]] = {}
     for row_id, name, size in connection.execute(_FILES, _now_of(session_row)):
         newest.setdefault(str(name), (row_id, size))
@@ -451,7 +456,13 @@ def files_of_runs(
         if len(chosen) < most and (is_named or size <= max_bytes):
             max_bytes -= size
             chosen[name] = row_id
-    return _by_key(connection, source, session_row, chosen)
+    last = max((row_id for row_id, _ in newest.values()), default=0)
+    return _by_key(connection, source, session_row, chosen), last
+
+
+def files_since(connection: Connection, session_row: int, row_id: int) -> set[str]:
+    """Return the names of the files that code wrote after the one of a row."""
+    return {str(name) for name in connection.execute(_NEWER_FILES, _now_of(session_row) | {"after": row_id}).scalars()}
 
 
 def batched(values: Collection[T]) -> Iterator[list[T]]:

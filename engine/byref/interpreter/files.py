@@ -51,10 +51,12 @@ class Files:
     staged: tuple[Written, ...] = ()
     lost: tuple[str, ...] = ()
     """The reasons why other files were not stored, one sentence each."""
+    last_before: int | None = None
+    """`Inputs.last_file` of the run."""
 
 
-def stage(scope: Scope, outcome: Outcome) -> Files:
-    """Store the files of a run as far as quotas allow."""
+def stage(scope: Scope, outcome: Outcome, last_before: int | None) -> Files:
+    """Store the files of a run as far as quotas allow; `last_before` is as in `Files`."""
     staged: list[Written] = []
     lost = [f"{name} is not stored: {reason}" for name, reason in outcome.files_lost.items()]
     for file in outcome.files:
@@ -62,17 +64,22 @@ def stage(scope: Scope, outcome: Outcome) -> Files:
             staged.append(_stage(scope, file))
         except QuotaExceeded as error:
             lost.append(f"{file.name} is not stored: {error}")
-    return Files(tuple(staged), tuple(lost))
+    return Files(tuple(staged), tuple(lost), last_before)
 
 
-def commit(connection: Connection, scope: Scope, files: Files, step: int | None) -> None:
-    """Make artifacts of the staged files; from now on, a name that existed before means the newer file."""
+def commit(connection: Connection, scope: Scope, files: Files, step: int | None) -> tuple[str, ...]:
+    """Make artifacts of the staged files; from now on, a name that existed before means the newer file.
+
+    Return the names that another run has written since this one was given its files: this one had not read that.
+    """
     if not files.staged:
-        return
+        return ()
+    newer = set() if files.last_before is None else store.files_since(connection, scope.row, files.last_before)
     room.check_within(connection, scope, {one.staged.digest: one.staged.size for one in files.staged})
     for one in files.staged:
         blob = staging.publish_kept(connection, scope.place, one.staged)
         scope.publish(connection, blob, one.about, step=step, origin="run")
+    return tuple(one.name for one in files.staged if one.name in newer)
 
 
 def text_of(scope: Scope, files: Files) -> str:

@@ -68,6 +68,8 @@ class Inputs:
     """Definitions of functions and classes of earlier runs that the code may use."""
     files: Mapping[str, Data] = field(default_factory=dict)
     """Files that earlier code wrote; empty if this code cannot read files."""
+    last_file: int | None = None
+    """The row id of the newest of all files; None if this code cannot read files."""
     inside: Inside = field(default_factory=dict)
     """For the artifacts of `variables`."""
     calls: Mapping[str, str] = field(default_factory=dict)
@@ -192,7 +194,7 @@ def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs
         None,
         not (referred <= found.keys() | artifacts.keys() and kept.blobs.keys() >= {*blobs_of(parts)}),
         tuple(definitions),
-        _files(connection, scope, texts),
+        *_files(connection, scope, texts),
         variables.inside(connection, holding),
         calls_of(connection, scope, [one for one in found.values() if _NUMBERED.search(one.name)]),
         {name: _LEFT_BY_CODE if is_left else None for name, is_left in others.items() if name not in wanted},
@@ -250,16 +252,16 @@ def _artifacts(
     return found | {name: artifact for name, artifact in by_name.items() if name not in assigned}
 
 
-def _files(connection: Connection, scope: Scope, texts: Collection[Analysed]) -> dict[str, Data]:
+def _files(connection: Connection, scope: Scope, texts: Collection[Analysed]) -> tuple[dict[str, Data], int | None]:
     plain = [text.plain for text in texts]
     if not may_use_files(plain):
-        return {}
-    found = store.files_of_runs(
+        return {}, None
+    found, last = store.files_of_runs(
         connection, scope.source, scope.row, "\n".join(plain), most=MAX_GIVEN_FILES, max_bytes=MAX_UNNAMED_FILE_BYTES
     )
     for artifact in found.values():
         artifact.use()
-    return {name: data_of(artifact) for name, artifact in found.items()}
+    return {name: data_of(artifact) for name, artifact in found.items()}, last
 
 
 def data_of(

@@ -142,6 +142,8 @@ class Committed:
     """Names that were not bound before."""
     plots: Sequence[Plot] = ()
     """The figures, under their names."""
+    files_over: Sequence[str] = ()
+    """Files that another run has written meanwhile as well: they are what this one wrote."""
     beside: Sequence[str] = ()
     """Names that another run has bound meanwhile: they share nothing with the names of this one any longer."""
     over: Sequence[str] = ()

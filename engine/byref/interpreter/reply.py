@@ -77,6 +77,9 @@ def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Vari
     if made.over:
         of_both = _named(made.over, "so too")
         parts.append(f"[bound by another call meanwhile: {of_both}; what this call made took the place of that]")
+    if made.files_over:
+        of_both = _named(made.files_over, "so too")
+        parts.append(f"[written by another call meanwhile: {of_both}; what this call wrote took the place of that]")
     if made.doubted:
         parts.append(
             f"[another call ended meanwhile: what this call changed inside of {_named(made.doubted, 'so too')}, if anything, is lost]"

@@ -64,7 +64,7 @@ class Execution:
     @property
     def names_nothing(self) -> bool:
         """Whether the reply can be written before the commit: no name in it depends on what is committed."""
-        return self.left.is_empty and not self.plots.staged
+        return self.left.is_empty and not self.plots.staged and not self.files.staged
 
 
 def run(scope: Scope, code: str, *, inline_tokens: int, functions: Callee | None = None) -> Execution:
@@ -159,7 +159,7 @@ def stage(
         limits,
         persistence.stage(scope, given, outcome, inline_tokens=inline_tokens),
         plots.stage(scope, outcome),
-        files.stage(scope, outcome),
+        files.stage(scope, outcome, given.last_file),
         changed=_changed(changed, given, outcome),
         gone=gone,
         callables=tuple(name for name, one in entries.items() if one.what in ("function", "class")),
@@ -183,8 +183,8 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
     outcome, limits = execution.outcome, execution.limits
     record(connection, scope, execution.language, execution.code, outcome, limits, reply_step, done)
     named = plots.commit(connection, scope, execution.plots, reply_step)
-    files.commit(connection, scope, execution.files, reply_step)
-    return replace(made, plots=named)
+    files_over = files.commit(connection, scope, execution.files, reply_step)
+    return replace(made, plots=named, files_over=files_over)
 
 
 def record(
