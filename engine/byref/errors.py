@@ -32,7 +32,7 @@ class SchemaMismatch(ByrefError):
 
 
 class SessionGone(ByrefError):
-    """The session was deleted or has ended."""
+    """The session was deleted or has ended, or the transaction that created it was rolled back."""
 
 
 class UnknownSession(SessionGone):

@@ -23,6 +23,7 @@ MAX_DESCRIPTION_CHARS: Final = 10_000
 _SUMMARY_CHARS: Final = 300
 _MAX_WORDS_CHARS: Final = 400
 _MAX_LEVELS: Final = 20
+_MAX_SECONDS: Final = 1e7
 _TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
 Approval = bool | Callable[[Mapping[str, Any]], bool]
@@ -67,7 +68,7 @@ class Function:
     max_calls: int | None = None
     """The most calls of one session."""
     timeout: float = 60.0
-    """Seconds after which code gets a TimeoutError."""
+    """Seconds after which code gets a TimeoutError: less than 10,000,000, some 115 days."""
     concurrency: int = 16
     """The most calls of one run that are under way at once; others wait."""
     positional: tuple[str, ...] | None = field(default=None, repr=False)
@@ -83,7 +84,7 @@ class Function:
         if not callable(self.call):
             raise ConfigurationError(f"{about}: call={shown(self.call)}: expected something to call")
         for what, schema in (("parameters", self.parameters), ("returns", self.returns)):
-            if schema is not None and not isinstance(schema, Mapping):
+            if not isinstance(schema, Mapping) and (schema is not None or what == "parameters"):
                 raise ConfigurationError(f"{about}: {what}={shown(schema)}: expected a JSON Schema")
         if self.parameters.get("type", "object") != "object":
             raise ConfigurationError(
@@ -95,14 +96,26 @@ class Function:
         required = self.parameters.get("required", ())
         if not isinstance(required, list | tuple) or not all(isinstance(name, str) for name in required):
             raise ConfigurationError(f"{about}: required={shown(required)}: expected the names of parameters")
+        if not isinstance(self.description, str):
+            raise ConfigurationError(f"{about}: description={shown(self.description)}: expected a text")
         if len(self.description) > MAX_DESCRIPTION_CHARS:
             raise ConfigurationError(f"{about}: its description has more than {MAX_DESCRIPTION_CHARS:,} characters")
+        if self.positional is not None and not (
+            isinstance(self.positional, list | tuple) and all(one in names for one in self.positional)
+        ):
+            raise ConfigurationError(f"{about}: positional={shown(self.positional)}: expected names of its parameters")
         if not (isinstance(self.approval, bool) or callable(self.approval)):
             raise ConfigurationError(f"{about}: approval={shown(self.approval)}: expected True, False or a predicate")
         _check_count(about, "max_calls", self.max_calls, is_optional=True)
         _check_count(about, "concurrency", self.concurrency)
-        if isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float) or not 0 < self.timeout < 1e7:
-            raise ConfigurationError(f"{about}: timeout={shown(self.timeout)}: expected a positive number of seconds")
+        if (
+            isinstance(self.timeout, bool)
+            or not isinstance(self.timeout, int | float)
+            or not 0 < self.timeout < _MAX_SECONDS
+        ):
+            raise ConfigurationError(
+                f"{about}: timeout={shown(self.timeout)}: expected a number of seconds above 0 and below {_MAX_SECONDS:,.0f}"
+            )
 
     @classmethod
     def of(cls, call: Callable[..., Any], **options: Any) -> Function:

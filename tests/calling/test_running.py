@@ -377,6 +377,11 @@ BAD = {
     "nothing to call": lambda: Function("f", 3),  # type: ignore[arg-type]
     "no schema": lambda: Function("f", print, parameters=[]),  # type: ignore[arg-type]
     "another schema": lambda: Function("f", print, parameters={"type": "array"}),
+    "no parameters": lambda: Function("f", print, parameters=None),  # type: ignore[arg-type]
+    "no description": lambda: Function("f", print, description=None),  # type: ignore[arg-type]
+    "no parameter by place": lambda: Function("f", print, positional=("a",)),
+    "nothing by place": lambda: Function("f", print, positional=5),  # type: ignore[arg-type]
+    "no end": lambda: Function("f", print, timeout=1e7),
     "no time": lambda: Function("f", print, timeout=0),
     "no calls": lambda: Function("f", print, max_calls=0),
     "arguments without names": lambda: Function.of(lambda *args: args, name="f"),
