@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import re
 import subprocess
@@ -88,3 +89,27 @@ def words(of: ArgumentParser) -> set[str]:
             for name, below in action.choices.items():
                 found |= {name} | words(below)
     return found
+
+
+def rows_of_limits() -> list[tuple[str, str]]:
+    lines = (DOCS / "limits.md").read_text().splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.endswith("` |")]
+    return [(row[1], row[3].strip("`")) for row in cells]
+
+
+def written(limit: float) -> set[str]:
+    """The ways in which a page may write a limit."""
+    units = {
+        f"{int(limit) >> by} {unit}" for by, unit in ((10, "KiB"), (20, "MiB"), (30, "GiB")) if limit % (1 << by) == 0
+    }
+    return {f"{limit:,.0f}", *units}
+
+
+@pytest.mark.parametrize(("shown", "name"), rows_of_limits())
+def test_the_page_of_limits_says_what_the_code_does(shown: str, name: str) -> None:
+    module, _, constant = name.rpartition(".")
+    assert shown in written(getattr(importlib.import_module(module), constant))
+
+
+def test_the_page_of_limits_is_read() -> None:
+    assert len(rows_of_limits()) > 40
