@@ -331,7 +331,7 @@ def _expired(terms: wire.Terms, elapsed: float) -> Failure:
     return Failure("TimeLimit", f"stopped after {terms.wall_seconds:g} s", hint=_HINT)
 
 
-_SETTING: Final = re.compile(r"[.!]?\s*(?:Use|use|You can) [^.\n]*\bSET\b[^\n]*")
+_SETTING: Final = re.compile(r",? or SET\b[^\n]*|[.!]?\s*(?:Use|use|You can) [^.\n]*\bSET\b[^\n]*")
 
 
 def _failure(error: BaseException, reasons: Mapping[str, str], names: tuple[str, ...]) -> Failure:
@@ -351,9 +351,10 @@ def _failure(error: BaseException, reasons: Mapping[str, str], names: tuple[str,
         if name.lower() in reasons:
             return Failure("ValueError", reasons[name.lower()])
         near = difflib.get_close_matches(name.lower(), [each.lower() for each in names], 1)
-        return Failure(
-            "NameError", f"there is no table with the name '{name}'", hint=f"did you mean {near[0]}?" if near else None
-        )
+        hint = f"did you mean {near[0]}?" if near else None
+        if near == [name.lower()]:
+            hint = f"write {name} alone: it is in no schema and no database"
+        return Failure("NameError", f"there is no table with the name '{name}'", hint=hint)
     if type(error).__name__ == "ParserException" and not message.startswith("Parser"):
         message = f"Parser Error: {message}"
     return Failure(_KIND, message)

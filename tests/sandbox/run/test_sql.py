@@ -345,6 +345,16 @@ def test_half_of_a_surrogate_pair_leaves_a_column_text(sandbox: Sandbox) -> None
 
 
 FAULTS = {
+    "SELECT * FROM main.orders": (
+        "NameError",
+        "there is no table with the name 'orders'",
+        "write orders alone: it is in no schema and no database",
+    ),
+    "SELECT 5 % 0": (
+        "SqlError",
+        "Invalid Input Error: Division by zero in expression (5 % 0). Use TRY(...) to return NULL for this expression",
+        None,
+    ),
     "SELECT * FROM ordrs": ("NameError", "there is no table with the name 'ordrs'", "did you mean orders?"),
     "SELECT * FROM nowhere.rows": ("NameError", "there is no table with the name 'nowhere.rows'", None),
     "SELECT amout FROM orders": ("SqlError", 'Candidate bindings: "amount"', None),
