@@ -56,6 +56,28 @@ def test_nothing_is_stored_again(given: Session, engine: Engine) -> None:
     assert given.call("artifact_jq", {"artifact_id": "rows", "expression": "length"}).content == "3000"
 
 
+def test_names_keep_their_data_when_its_name_gets_other_data(session: Session) -> None:
+    session.store_artifact([1, 2, 3] * 500, name="data")
+    ask(session, "h = data\nl = [data]\ndef first(): return l[0]\nclass Box: pass\nbox = Box()\nbox.rows = data")
+    session.store_artifact([1], name="data")
+    for _ in range(2):
+        assert (
+            ask(session, "[len(h), len(first()), len(box.rows), h is box.rows, len(data)]") == "[1500,1500,1500,true,1]"
+        )
+        ask(session, "more = [data, h]")
+    session.store_artifact([2, 3], name="data")
+    assert ask(session, "[len(one) for one in [*more, box.rows, data]]") == "[1,1500,1500,2]"
+
+
+def test_names_lose_deleted_data_also_where_its_name_gets_other_data(session: Session) -> None:
+    of = session.process(records(3_000), tool="users").artifacts[0]
+    ask(session, "class Box: pass\nbox = Box()\nbox.rows = users")
+    assert session.delete_artifact(of)
+    session.process(records(2_000), tool="users")
+    told = ask(session, "len(box.rows)")
+    assert "name 'box' is not defined" in told and "[lost: box, Box (it refers to something that is no longer" in told
+
+
 def test_later_runs_find_what_was_kept(given: Session, sandbox: Sandbox) -> None:
     given.run(LEFT)
     for _ in range(2):

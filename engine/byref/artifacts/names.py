@@ -44,11 +44,24 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     """The digest of that data; without an artifact, of how a run has written it that may have changed it."""
 
 
+class Meant(msgspec.Struct, array_like=True, frozen=True):
+    """Data that was given to a run under a name, which may be bound to other data since."""
+
+    artifact_row: int
+    path: str = "[]"
+    """As `variables.to_text` writes it."""
+    is_frame: bool = False
+    exact: bytes = b""
+    """The digest of the table with its types, if there was one."""
+
+
 class Snapshot(msgspec.Struct, array_like=True, frozen=True):
     """The names as one run has written them: `byref_sandbox.Snapshot`."""
 
     contents: bytes
     names: list[str] = []
+    meant: dict[str, Meant] = {}
+    """The data that the first steps of its paths mean. In earlier records there is none: they mean what the names mean now."""
 
 
 class Record(msgspec.Struct, frozen=True):

@@ -9,11 +9,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeGuard
 
+import msgspec
 from sqlalchemy import Connection
 
 from byref.accounting import ledger
 from byref.artifacts import names, store, variables
-from byref.artifacts.names import Kept
+from byref.artifacts.names import Kept, Meant
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Path, Variable
 from byref.conversation.scope import Scope
@@ -22,7 +23,8 @@ from byref.errors import ToolError, one_line
 from byref_sandbox import EXACT, Data, Every, Snapshot, State
 from byref_sandbox.code.analysis import FRAME as FRAME_HELPER
 from byref_sandbox.code.analysis import MAX_SOURCE_CHARS, Analysed, definitions_of
-from byref_sandbox.contents import FRAME, LAST, NO_VERSIONS, Contents, blobs_of, decode_contents, encode_contents
+from byref_sandbox.contents import FRAME, LAST, NO_VERSIONS, Contents, Part, blobs_of, decode_contents, encode_contents
+from byref_sandbox.contents import Path as StatePath
 from byref_sandbox.values.data import type_of_tables
 from byref_sandbox.values.files import are_named as may_use_files
 from byref_sandbox.values.gathering import Step
@@ -76,6 +78,10 @@ class Inputs:
     """The calls whose outputs are meant by numbered names, such as `get_orders_2`, that no envelope named."""
     others: Mapping[str, object] = field(default_factory=dict)
     """Placeholders for variables that the code does not name: they are not bound, but an error may name them."""
+    former: Mapping[str, Variable] = field(default_factory=dict)
+    """Data to which the state refers by names that are bound to other data since, by the names that it has in place of these."""
+    meant: Mapping[str, Meant] = field(default_factory=dict)
+    """The data to which the state may refer, by name."""
 
 
 def without_outputs(given: Inputs, names: Collection[str]) -> Inputs:
@@ -97,7 +103,8 @@ def look_up(scope: Scope, code: Analysed) -> Inputs:
         ToolError: the code names too many variables, or data that is too large for one value.
     """
     inputs, artifacts = scope.read(lambda connection: _found(connection, scope, code))
-    used = [*(variable.artifact for variable in inputs.variables.values()), *artifacts.values()]
+    given = [*inputs.variables.values(), *inputs.former.values()]
+    used = [*(variable.artifact for variable in given), *artifacts.values()]
     for artifact in used:
         artifact.use()
     if len(inputs.variables) > MAX_BOUND_NAMES:
@@ -106,6 +113,7 @@ def look_up(scope: Scope, code: Analysed) -> Inputs:
             "Name them in several calls."
         )
     bound = {name: one for name, one in inputs.variables.items() if not is_in_state(inputs.kept, one)}
+    bound |= inputs.former
     for artifact in (*(variable.artifact for variable in bound.values()), *artifacts.values()):
         if artifact.kind == "json":
             check_size(scope, artifact)
@@ -163,43 +171,106 @@ def is_in_state(kept: Kept, variable: Variable) -> bool:
 def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs, Mapping[str, Artifact]]:
     """The inputs, still without data, and the artifacts that the code names by id or name."""
     kept = names.kept(connection, scope.row)
-    entries, snapshots = kept.record.entries, [decode_contents(one.contents) for one in kept.record.snapshots]
+    record = kept.record
+    entries, snapshots = record.entries, [decode_contents(one.contents) for one in record.snapshots]
     wanted: frozenset[str] = code.uses.names.union(*(contents.wanted(code.uses.names) for contents in snapshots))
     if code.uses.may_read_all:
         wanted |= entries.keys()
+    # What the code assigns is looked up too: a name that a tool's data has stands for that again in the next run.
+    named = wanted | code.uses.assigned
+    paths = {first for contents in snapshots for first in referred_names(contents.parts)}
+    known = variables.find(connection, scope.source, scope.row, named | paths)
+    exact = names.exact(connection, scope.row, {variable.name for variable in known.values()})
+    unknown = (code.uses.names | paths) - known.keys() - entries.keys()
+    artifacts = _artifacts(connection, scope, unknown, code.uses.assigned)
+    meant = {name: _meant(one, exact) for name, one in known.items()}
+    meant |= {name: Meant(one.row_id) for name, one in artifacts.items()}
+    was: dict[str, Meant] = {}
+    for at, one in enumerate(record.snapshots):
+        snapshots[at], further = _with_former(snapshots[at], one.meant, meant)
+        was |= further
+    if was:
+        changed = zip(record.snapshots, snapshots, strict=True)
+        renamed = [msgspec.structs.replace(one, contents=encode_contents(contents)) for one, contents in changed]
+        record = msgspec.structs.replace(record, snapshots=renamed)
     parts = [part for contents in snapshots for part in contents.needed(wanted)]
-    referred = {str(path[0]).removeprefix(FRAME) for part in parts for path in part.paths}
+    referred = referred_names(parts)
     wanted |= referred
+    found = {name: one for name, one in known.items() if name in named | referred}
+    artifacts = {name: one for name, one in artifacts.items() if name in code.uses.names | referred}
+    former = _former(connection, scope, {name: one for name, one in was.items() if name in referred})
     definitions = [
         text
         for contents in (snapshots if code.tree is not None else ())
         for text in definitions_of(contents.programs, contents.definitions, wanted, room=MAX_SOURCE_CHARS)
     ]
     texts = (code, *definitions)
-    assigned = code.uses.assigned
-    # What the code assigns is looked up too: a name that a tool's data has stands for that again in the next run.
-    found = variables.find(connection, scope.source, scope.row, wanted | assigned)
-    exact = names.exact(connection, scope.row, {variable.name for variable in found.values()})
-    unknown = (code.uses.names | referred) - found.keys() - entries.keys()
-    artifacts = _artifacts(connection, scope, unknown, assigned)
     holding = {one.artifact.row_id for one in found.values() if one.artifact.kind == "json"}
     others: dict[str, bool] = {}
-    if unknown - artifacts.keys() - assigned - _ALWAYS_THERE or any(map(_may_look_elsewhere, texts)):
+    unknown = (code.uses.names | referred) - found.keys() - entries.keys() - former.keys()
+    if unknown - artifacts.keys() - code.uses.assigned - _ALWAYS_THERE or any(map(_may_look_elsewhere, texts)):
         others = variables.of_tools_first(connection, scope.row, NAMED_IN_ERRORS)
     inputs = Inputs(
-        replace(kept, exact=exact),
+        replace(kept, record=record, exact=exact),
         # `df("$users")`; in an order that does not change with each process, as what is said of names follows it.
         {name.removeprefix("$"): variable for name, variable in sorted(found.items())},
         {},
         None,
-        not (referred <= found.keys() | artifacts.keys() and kept.blobs.keys() >= {*blobs_of(parts)}),
+        not (referred <= found.keys() | artifacts.keys() | former.keys() and kept.blobs.keys() >= {*blobs_of(parts)}),
         tuple(definitions),
         *_files(connection, scope, texts),
         variables.inside(connection, holding),
         calls_of(connection, scope, [one for one in found.values() if _NUMBERED.search(one.name)]),
         {name: _LEFT_BY_CODE if is_left else None for name, is_left in others.items() if name not in wanted},
+        former,
+        {**was, **meant},
     )
     return inputs, artifacts
+
+
+def referred_names(parts: Collection[Part]) -> set[str]:
+    """The names of the data to which parts of a state refer."""
+    return {str(path[0]).removeprefix(FRAME) for part in parts for path in part.paths}
+
+
+def _meant(variable: Variable, exact: Mapping[str, tuple[int, int | None, bytes]]) -> Meant:
+    row = variable.artifact.row_id
+    _, artifact_row, digest = exact.get(variable.name, (0, None, b""))
+    is_frame = variable.kind == "dataframe"
+    return Meant(row, variables.to_text(variable.path), is_frame, digest if artifact_row == row else b"")
+
+
+def _with_former(
+    contents: Contents, meant: Mapping[str, Meant], now: Mapping[str, Meant]
+) -> tuple[Contents, dict[str, Meant]]:
+    """Return the contents, and, by further names that it has in their place, what names meant in it that mean something else now."""
+    others = {name: one for name in referred_names(contents.parts) if (one := meant.get(name)) and now.get(name) != one}
+    if not others:
+        return contents, {}
+    # No output's name has two low lines. A name that was made here earlier stays.
+    ends = {name: f"__{one.artifact_row}" for name, one in others.items()}
+    further = {name: name.removesuffix(end) + end for name, end in ends.items()}
+
+    def renamed(path: StatePath) -> StatePath:
+        first = str(path[0])
+        name = first.removeprefix(FRAME)
+        return (first.removesuffix(name) + further.get(name, name), *path[1:])
+
+    parts = [msgspec.structs.replace(part, paths=[*map(renamed, part.paths)]) for part in contents.parts]
+    return msgspec.structs.replace(contents, parts=parts), {further[name]: one for name, one in others.items()}
+
+
+def _former(connection: Connection, scope: Scope, was: Mapping[str, Meant]) -> dict[str, Variable]:
+    """Return the data that is meant, as far as it is still there as it was: the types of a table go with its name."""
+    rows = {one.artifact_row for one in was.values() if not one.exact}
+    found = store.by_row_ids(connection, scope.source, scope.row, rows)
+    return {
+        name: Variable(
+            name, "", variables.from_text(one.path), 0, "output", "dataframe" if one.is_frame else "value", 1, artifact
+        )
+        for name, one in was.items()
+        if not one.exact and (artifact := found.get(one.artifact_row)) is not None
+    }
 
 
 def _state(scope: Scope, inputs: Inputs, code: Analysed) -> State | None:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, select, text, update
 
 from byref.accounting import ledger
 from byref.artifacts import blobs, names, staging, store, variables
-from byref.artifacts.names import Entry, Kept, Record, Snapshot
+from byref.artifacts.names import Entry, Kept, Meant, Record, Snapshot
 from byref.artifacts.staging import Staged
 from byref.artifacts.store import Artifact, Description
 from byref.artifacts.variables import Part
@@ -23,7 +23,7 @@ from byref.db import sums
 from byref.db.tables import IS_VALUE, ArtifactRow, LedgerRow, NameRow, VariableRow
 from byref.describe.truncate import head_of
 from byref.errors import QuotaExceeded
-from byref.interpreter.inputs import Inputs
+from byref.interpreter.inputs import Inputs, referred_names
 from byref.interpreter.plots import Plot
 from byref.jsonscan import LazyJSON
 from byref_sandbox import EXACT, Bound, Outcome
@@ -83,6 +83,8 @@ class Written:
     """Names without data, also of settings, that the run may have changed, each with a digest of how it has written them."""
     rows: Mapping[str, int]
     """Artifacts of data that the run was given beside the state and that is a part of it now, by name."""
+    meant: Mapping[str, Meant]
+    """The data to which it refers, by name."""
 
     @property
     def added(self) -> dict[bytes, int]:
@@ -221,7 +223,12 @@ def _state(inputs: Inputs, outcome: Outcome, stored: Collection[str]) -> Written
     given = {name: one for name, one in inputs.variables.items() if one.origin == "run" and name in inputs.data}
     rows = {name: one.artifact.row_id for name, one in given.items()}
     touched = {name: digest for name, digest in outcome.touched.items() if name not in stored}
-    return Written(outcome.contents, outcome.blobs, inputs.kept, shown, touched, rows)
+    meant = {
+        name: inputs.meant[name]
+        for name in referred_names(decode_contents(outcome.contents).parts)
+        if name in inputs.meant
+    }
+    return Written(outcome.contents, outcome.blobs, inputs.kept, shown, touched, rows, meant)
 
 
 def names_of(outcome: Outcome) -> set[str]:
@@ -377,13 +384,13 @@ def _commit_state(
     if is_alone:
         there = contents.names()
         entries = {name: one for name, one in entries.items() if name in there}
-        snapshots = [Snapshot(state.contents)]
+        snapshots = [Snapshot(state.contents, meant={**state.meant})]
     else:
         counting = sorted({*new, *(contents.settings() & state.touched.keys())})
         # What this run has left as it was the other one may have replaced.
         gone = {*blobs_of(contents.needed(frozenset(counting)))} - now.blobs.keys() - blobs.keys()
         blobs |= {digest: one for digest in gone if isinstance(one := state.before.blobs.get(digest), bytes)}
-        snapshots = [*before.snapshots, Snapshot(state.contents, counting)][-MAX_SNAPSHOTS:]
+        snapshots = [*before.snapshots, Snapshot(state.contents, counting, {**state.meant})][-MAX_SNAPSHOTS:]
         there = decode_contents(snapshots[0].contents).names().union(*(one.names for one in snapshots[1:]))
         beyond = dict.fromkeys((name for name in entries if name not in there), AT_ONCE)
         entries = {name: one for name, one in entries.items() if name not in beyond}
