@@ -12,6 +12,7 @@ import msgspec
 
 from byref_sandbox import wire
 from byref_sandbox.jsontext import encodable
+from byref_sandbox.tabletext.kinds import PATTERNS, is_exact
 
 MAX_COLUMNS: Final = 20_000
 """Columns of one table."""
@@ -20,11 +21,9 @@ _MAX_BYTES_SHOWN: Final = 64 << 10
 """Longer binary values are named by their size: as base64 they are of no use to anybody."""
 _MAX_AROUND: Final = 2 << 20
 """Characters of what stands before and after a table, and of the names of its columns."""
-_INTEGER: Final = re.compile(r"(?!-0\Z)-?(?:0|[1-9][0-9]{0,14})")
-_NUMBER: Final = re.compile(
-    r"(?!-0(?:\.0*)?\Z)-?(?:(?:0|[1-9][0-9]{0,14})|(?=[0-9.]{3,16}\Z)(?:0|[1-9][0-9]*)\.[0-9]+)"
-)
-"""As JSON writes numbers, of at most fifteen digits. Zero with a sign would come back without it."""
+_INTEGER: Final = re.compile(PATTERNS["integer"])
+_DECIMAL: Final = re.compile(rf"(?!-0(?:\.0*)?(?:[eE]|\Z)|-?\.|-?[0-9]+[eE][0-9]){PATTERNS['long']}")
+"""As JSON writes numbers, checked by `is_exact`, too. Zero with a sign would come back without it, and `12e3` may be a name."""
 _DATE: Final = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 _DATETIME: Final = re.compile(_DATE.pattern + r"[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 _NAMES: Final = {
@@ -205,8 +204,8 @@ def _type_of(kinds: set[type]) -> str:
 def of_texts(titles: Sequence[object], rows: Sequence[Sequence[Any]], room: int) -> tuple[Records, list[str]]:
     """Write rows of texts, and return the types of their columns.
 
-    A column becomes numbers only if each text in it is one as JSON writes them, of at most fifteen digits: `007`, `1,234`, `+5` and `NA`
-    make it text. A number is written as it stands there (`1.50`). Dates and times of ISO 8601 are told, and stay as they are.
+    A column becomes numbers only if each text in it is one as JSON writes them, with digits that a 64-bit float keeps: `007`, `1,234`,
+    `+5`, `NA` and integers of more than fifteen digits make it text. A number is written as it stands there (`1.50`). Dates and times of ISO 8601 are told, and stay as they are.
     """
     records = Records(titles, room)
     types: list[str] = []
@@ -226,13 +225,17 @@ def text_type(cells: Sequence[Any]) -> str:
     if kinds != {str}:
         return _type_of(kinds)
     values = {*cells}
-    if all(map(_NUMBER.fullmatch, values)):
+    if all(map(_is_number, values)):
         return "integer" if all(map(_INTEGER.fullmatch, values)) else "number"
     if values <= {"true", "false"}:
         return "boolean"
     if all(map(_DATE.fullmatch, values)):
         return "date"
     return "datetime" if all(map(_DATETIME.fullmatch, values)) else "text"
+
+
+def _is_number(text: str) -> bool:
+    return bool(_INTEGER.fullmatch(text) or (_DECIMAL.fullmatch(text) and is_exact(text)))
 
 
 def typed(text: str | None, kind: str) -> Any:

@@ -1,8 +1,8 @@
 """YAML: a list of mappings, or a document for each record, is a table; of anything else the value is given as JSON.
 
 Plain words are read by the rules of YAML 1.2 that JSON shares: `no`, `012`, `1_000`, `12:30` and dates are texts as they stand, as they
-are in the author's eyes. Only `true`, `false`, `null`, `~` and numbers as JSON writes them are more. Merge keys (`<<: *base`) are
-those of YAML 1.1, as files rely on them.
+are in the author's eyes. Only `true`, `false`, `null`, `~` and numbers as JSON writes them, with digits that a 64-bit float keeps,
+are more. Merge keys (`<<: *base`) are those of YAML 1.1, as files rely on them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import yaml
 from byref_sandbox import wire
 from byref_sandbox.documents.building import NotATable, Records, batches, check_width
 from byref_sandbox.documents.inflating import Room
+from byref_sandbox.tabletext.kinds import is_exact
 
 _MAX_NODES: Final = 5_000_000
 """Values, those counted again that an alias repeats."""
@@ -25,7 +26,7 @@ _MAX_MERGED: Final = 300_000
 _MAX_DEPTH: Final = 200
 _MAX_BRACKETS: Final = 500
 _BRACKETS: Final = re.compile(r"[\[{]+|[\]}]+")
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,14})?(?:[eE][-+]?[0-9]{1,2})?\Z")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,24})?(?:[eE][-+]?[0-9]{1,3})?\Z")
 _COMMENT: Final = re.compile(r"(?m)^\s*#")
 
 
@@ -44,7 +45,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 def _number(loader: Any, node: Any) -> Any:
     text = loader.construct_scalar(node)
-    return float(text) if set(text) & set(".eE") else int(text)
+    if not set(text) & set(".eE"):
+        return int(text)
+    return float(text) if is_exact(text) else text
 
 
 def _merge(loader: Any, node: Any, depth: int = 0) -> int:

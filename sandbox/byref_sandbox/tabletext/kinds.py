@@ -59,7 +59,7 @@ PATTERNS: Final[dict[Kind, str]] = {
     "month.day": rf"{_SMALL}\.{_LARGE}\.{_YEAR}",
     "day.day": rf"{_SMALL}\.{_SMALL}\.{_YEAR}",
 }
-"""The expression of each kind but text, in what Python's `re` and RE2 both understand. `long` is checked by `_is_exact`, too."""
+"""The expression of each kind but text, in what Python's `re` and RE2 both understand. `long` is checked by `is_exact`, too."""
 
 _ORDER: Final = tuple((kind, re.compile(pattern)) for kind, pattern in PATTERNS.items())
 _FIRSTS: Final = frozenset("-.0123456789tTfF")
@@ -75,15 +75,15 @@ def kind_of(cell: str) -> Kind:
         return "text"
     for kind, pattern in _ORDER:
         if pattern.fullmatch(cell):
-            return kind if kind != "long" or _is_exact(cell) else "text"
+            return kind if kind != "long" or is_exact(cell) else "text"
     return "text"
 
 
-def _is_exact(cell: str) -> bool:
+def is_exact(cell: str) -> bool:
     """Whether a number in decimals keeps all its digits as a 64-bit float, or is one as programs write it that write each with 17 digits."""
     value = float(cell)
     if repr(value) == cell:
-        return "." in cell
+        return True
     mantissa = re.split("[eE]", cell)[0]
     digits = mantissa.lstrip("-0.").replace(".", "").rstrip("0")
     if math.isinf(value):

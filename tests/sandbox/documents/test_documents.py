@@ -488,6 +488,38 @@ def test_blanks_of_texts_stay_where_xml_says_so(sandbox: Sandbox) -> None:
     assert records(rows)[0]["m"] == {"@xml:space": "default", "#text": "2"}
 
 
+@pytest.mark.parametrize("kind", ["yaml", "xml", "html"])
+def test_floats_of_full_precision_are_numbers_and_digits_that_floats_lose_are_text(reader: Sandbox, kind: str) -> None:
+    columns = {
+        "lat": [str(-89.98877665544332 / (n + 1)) for n in range(8)],
+        "far": [f"1.5e-{300 + n}" for n in range(8)],
+        "small": ["1e-05", "0.5"] * 4,
+        "long": ["0.12345678901234567"] * 8,
+        "huge": ["1.5e+400"] * 8,
+    }
+    if kind == "yaml":
+        text = "".join(
+            f"- {{{', '.join(f'{name}: {cells[n]}' for name, cells in columns.items())}}}\n" for n in range(8)
+        )
+    elif kind == "xml":
+        text = "".join(f"<r>{''.join(f'<{k}>{cells[n]}</{k}>' for k, cells in columns.items())}</r>" for n in range(8))
+        text = f"<rs>{text}</rs>"
+    else:
+        text = "".join(f"<tr>{''.join(f'<td>{cells[n]}' for cells in columns.values())}" for n in range(8))
+        text = f"<table><tr>{''.join(f'<th>{name}' for name in columns)}{text}</table>"
+    table = only(reader.tables(text.encode(), name=f"x.{kind}"))
+    expected = {
+        name: [*map(float, cells)] if name in ("lat", "far", "small") else cells for name, cells in columns.items()
+    }
+    assert {name: [row[name] for row in records(table)] for name in columns} == expected
+    assert list(types(table).values()) == ["number", "number", "number", "text", "text"]
+
+
+def test_what_looks_like_an_exponent_stays_text_where_markup_has_no_types(reader: Sandbox) -> None:
+    page = "<table><tr><th>id<th>n" + "".join(f"<tr><td>{n}e3<td>{n}" for n in range(1, 9)) + "</table>"
+    assert types(only(reader.tables(page.encode()))) == {"id": "text", "n": "integer"}
+
+
 def test_plain_words_of_yaml_stay_words(reader: Sandbox) -> None:
     text = b"# c\n- {a: no, b: 012, c: 2024-01-31, d: 1.50, e: '1'}\n- {a: true, b: ~, c: 12:30, d: 12345678901234567890, f: &x [1], g: *x}\n"
     table = only(reader.tables(text, name="x.yaml"))
