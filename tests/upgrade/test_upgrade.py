@@ -153,6 +153,14 @@ def test_conversations_go_on(engine: byref.Engine, kept: Kept, tenant: str) -> N
     assert examine(kept.url, deep=True, blobs=FileStore(kept.blobs), grace=timedelta(days=100_000)).problems == ()
 
 
+@pytest.mark.parametrize("first", ["1 + 1", "q = 5", "Point(4).far()"])
+def test_definitions_are_there_after_any_first_call(engine: byref.Engine, first: str) -> None:
+    chat = engine.session(f"chat {PLAIN}", tenant=PLAIN, tools=TOOLS)
+    for code in (first, KEPT, "q = 6", KEPT):
+        reply = chat.call("code_interpreter", {"code": code})
+        assert not reply.is_error and "NameError" not in reply.content, reply.content
+
+
 @pytest.mark.slow
 def test_a_sweep_leaves_what_is_needed(engine: byref.Engine, kept: Kept) -> None:
     swept = engine.sweep(grace=timedelta(0))

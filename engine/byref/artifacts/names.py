@@ -6,6 +6,7 @@ what names share. A run wrote all of that, so it is untrusted: only a run, in th
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -22,6 +23,8 @@ from byref.db.tables import NameRow, VariableRow
 from byref.errors import ArtifactMissing
 from byref.stores.frames import unpack
 from byref_sandbox import EXACT, Data
+from byref_sandbox.code.analysis import Analysed
+from byref_sandbox.contents import NO_VERSIONS, Contents, encode_contents
 
 MAX_LOST = 100
 """Most names of which it is remembered why they were lost."""
@@ -79,13 +82,11 @@ class Kept:
 
     record: Record = field(default_factory=Record)
     digest: bytes = b""
-    """Of the record; empty if there is none."""
+    """Of the record as it is stored; empty if there is none."""
     blobs: Mapping[bytes, bytes | tuple[int, int]] = field(default_factory=dict)
     """The state's blobs by digest: small ones, and the row id and size of others."""
     damaged: Mapping[bytes, str] = field(default_factory=dict)
     """Blobs that cannot be read."""
-    sources: Mapping[str, str] = field(default_factory=dict)
-    """Definitions that a release before 0.3 kept by their source, by name, in the order in which they were made."""
     is_damaged: bool = False
     """The record cannot be read."""
     last: bytes = b""
@@ -150,7 +151,28 @@ def kept(connection: Connection, session_row: int) -> Kept:
         except (ArtifactMissing, msgspec.MsgspecError, UnicodeDecodeError):
             is_damaged |= row.name == _STATE or row.kind == "source"
             damaged[its] = tombstones.GONE
-    return Kept(record, digest, blobs, damaged, sources, is_damaged, last, rows=rows)
+    if sources and not record.snapshots:
+        record = _record_of(sources, record.lost)
+    return Kept(record, digest, blobs, damaged, is_damaged, last, rows=rows)
+
+
+def _record_of(sources: Mapping[str, str], lost: dict[str, str]) -> Record:
+    """Return the record of definitions that an earlier release kept by their source, in the order in which they were made.
+
+    It is that of another version, so the next run defines them again.
+    """
+    texts = {name: Analysed(source) for name, source in sources.items()}
+    definitions = {name: digest_of(text.encode()) for name, text in texts.items()}
+    programs = {definitions[name]: str(text) for name, text in texts.items()}
+    looks_up = {name: sorted(text.uses.names) for name, text in texts.items()}
+    contents = Contents(NO_VERSIONS, [], programs, definitions, looks_up)
+    entries = {name: Entry(0, _what(text)) for name, text in texts.items()}
+    return Record([Snapshot(encode_contents(contents))], entries, lost)
+
+
+def _what(text: Analysed) -> str:
+    kinds = {type(node) for statement in text.statements for node in statement[:1]}
+    return "class" if ast.ClassDef in kinds else "import" if kinds & {ast.Import, ast.ImportFrom} else "function"
 
 
 _RECORDS = msgspec.msgpack.Decoder(Record)

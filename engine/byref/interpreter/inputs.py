@@ -23,7 +23,7 @@ from byref.errors import ToolError, one_line
 from byref_sandbox import EXACT, Data, Every, Snapshot, State
 from byref_sandbox.code.analysis import FRAME as FRAME_HELPER
 from byref_sandbox.code.analysis import MAX_SOURCE_CHARS, Analysed, definitions_of
-from byref_sandbox.contents import FRAME, LAST, NO_VERSIONS, Contents, Part, blobs_of, decode_contents, encode_contents
+from byref_sandbox.contents import FRAME, LAST, Contents, Part, blobs_of, decode_contents, encode_contents
 from byref_sandbox.contents import Path as StatePath
 from byref_sandbox.values.data import type_of_tables
 from byref_sandbox.values.files import are_named as may_use_files
@@ -276,8 +276,6 @@ def _former(connection: Connection, scope: Scope, was: Mapping[str, Meant]) -> d
 def _state(scope: Scope, inputs: Inputs, code: Analysed) -> State | None:
     """The names that earlier runs have left, as the sandbox takes them."""
     kept, found = inputs.kept, inputs.variables
-    if kept.sources and not kept.record.snapshots:
-        return State((Snapshot(_contents_of(kept.sources)),), is_foreign=True)
     last = kept.last if LAST in code.uses.names or code.uses.may_read_all else b""
     if not kept.record.snapshots:
         return State((), last=last) if last else None
@@ -298,14 +296,8 @@ def _state(scope: Scope, inputs: Inputs, code: Analysed) -> State | None:
         {name: one.shown for name, one in entries.items() if one.shown and one.artifact_row},
         inputs.texts,
         last,
+        is_foreign=not kept.digest,
     )
-
-
-def _contents_of(sources: Mapping[str, str]) -> bytes:
-    """The definitions that an earlier release kept by their source, as the state of another version."""
-    programs = {names.digest_of(source.encode()): source for source in sources.values()}
-    definitions = {name: names.digest_of(source.encode()) for name, source in sources.items()}
-    return encode_contents(Contents(NO_VERSIONS, [], programs, definitions))
 
 
 def _may_look_elsewhere(code: Analysed) -> bool:
