@@ -96,8 +96,9 @@ def _column(series: pd.Series[Any]) -> tuple[Any, bool]:
         column = pa.array(series, from_pandas=True)
         if pa.types.is_float16(column.type):
             column = column.cast(pa.float32())
-        if isinstance(column, pa.ExtensionArray):
-            column = pa.array(series.astype(str), from_pandas=True)
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if isinstance(kind, pa.BaseExtensionType):  # intervals and periods, also as categories
+            column = pa.array(series.map(str, na_action="ignore"), from_pandas=True)
         if _is_readable(column.type):
             return column, False
     except OverflowError:

@@ -173,6 +173,31 @@ def test_columns_that_arrow_does_not_take_as_they_are(sandbox: Sandbox) -> None:
     assert sandbox.sql("SELECT typeof(short) AS t FROM t LIMIT 1", {"t": table}).value == [{"t": "FLOAT"}]
 
 
+def test_bins_are_texts(sandbox: Sandbox) -> None:
+    table = pd.DataFrame({"n": [50, 120, None, 130], "o": ["a", "b", "a", "a"]})
+    table = table.assign(bin=pd.cut(table["n"], [0, 100, 150]))
+    given: Any = {
+        "t": table,
+        "counts": table["bin"].value_counts(),
+        "two": table.groupby(["bin", "o"], observed=True)[["n"]].sum(),
+        "plain": pd.DataFrame({"bin": pd.array([pd.Interval(0.5, 100.0), None])}),
+        "months": pd.DataFrame({"m": pd.array(["2024-01", None], dtype="period[M]")}).astype("category"),
+    }
+
+    def found(query: str) -> Any:
+        return records(sandbox.sql(query, given).value)
+
+    assert found("SELECT bin, count(*) AS n FROM t GROUP BY 1 ORDER BY 1") == [
+        {"bin": "(0, 100]", "n": 1},
+        {"bin": "(100, 150]", "n": 2},
+        {"bin": None, "n": 1},
+    ]
+    assert found("SELECT count FROM counts WHERE bin LIKE '(100,%'") == [{"count": 2}]
+    assert found("SELECT bin, o FROM two WHERE n = 130") == [{"bin": "(100, 150]", "o": "a"}]
+    assert found("SELECT bin FROM plain") == [{"bin": "(0.5, 100.0]"}, {"bin": None}]
+    assert found("SELECT m FROM months") == [{"m": "2024-01"}, {"m": None}]
+
+
 @pytest.mark.parametrize("zone", ["+01:00", "-08:00", "+05:30", "America/New_York", "Etc/GMT", "Etc/GMT+3"])
 def test_days_are_those_of_the_zone_that_all_times_have(sandbox: Sandbox, zone: str) -> None:
     moments = pd.Series(pd.date_range("2024-03-01 00:30", periods=3, tz=zone, unit="us"))
