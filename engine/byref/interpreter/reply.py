@@ -76,7 +76,7 @@ def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Vari
         )
     if made.over:
         of_both = _named(made.over, "so too")
-        parts.append(f"[bound by another call meanwhile: {of_both}; what this call made took the place of that]")
+        parts.append(f"[bound by another call meanwhile: {of_both}; what this call did took the place of that]")
     if made.doubted:
         parts.append(
             f"[another call ended meanwhile: what this call changed inside of {_named(made.doubted, 'so too')}, if anything, is lost]"
