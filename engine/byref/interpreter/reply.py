@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from byref.artifacts.counted import Counted
+from byref.artifacts.tombstones import GONE
 from byref.artifacts.variables import LATEST, Variable
 from byref.conversation.scope import Scope
 from byref.describe.jsontext import noted
@@ -80,6 +81,10 @@ def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Vari
     if made.doubted:
         parts.append(
             f"[another call ended meanwhile: what this call changed inside of {_named(made.doubted, 'so too')}, if anything, is lost]"
+        )
+    if execution.is_damaged:
+        parts.append(
+            f"[lost: functions, classes and other names without data, of earlier calls ({GONE}): bind them again]"
         )
     if execution.left.missed:
         parts.append(f"[lost: {_reasons(execution.left.missed, 'lost')}]")
