@@ -67,6 +67,14 @@ def test_what_is_stored_is_utf8_without_nul(words: str) -> None:
     assert (stored == words) == all(c not in "\\\0" and not "\ud800" <= c <= "\udfff" for c in words)
 
 
+@given(ANY_TEXT)
+@example('["x"\\')
+@example("\\u12")
+def test_damaged_text_is_read(stored: str) -> None:
+    found = EscapedText().process_result_value(stored, None)
+    assert found is not None and len(found) <= len(stored)
+
+
 def test_times_come_back_in_utc(probe: Database) -> None:
     zones = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 

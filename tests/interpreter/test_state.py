@@ -173,7 +173,7 @@ def test_a_change_that_two_calls_at_once_have_made_is_named(session: Session) ->
         told = [*pool.map(lambda code: ask(session, code), codes)]
     [later] = [n for n, text in enumerate(told) if "meanwhile" in text]
     assert f"[bound by another call meanwhile: z{1 - later}; " in told[later]
-    assert "[bound by another call meanwhile: t, x; what this call made took the place of that]" in told[later]
+    assert "[bound by another call meanwhile: t, x; what this call did took the place of that]" in told[later]
     assert session.run("[x, list(t), same, z0, z1]").value == [[later], ["a", f"n{later}"], 7, 0, 1]
 
 
@@ -241,6 +241,24 @@ def test_a_large_name_of_one_of_two_calls_at_once_is_what_was_kept(session: Sess
     assert kept == '[[0],[1,"B"]]'
     assert "lost" not in ask(session, "part")
     assert session.run("[big[:2], part]").value == [[[0], [1, "B"]], [0, "P"]]
+
+
+def test_a_damaged_record_is_told_until_names_are_kept_again(engine: Engine, tenant: str) -> None:
+    chat = engine.session("damaged", tenant=tenant, tools=("code_interpreter",))
+    ask(chat, "x = [1]\ndef f(): return 5")
+    damaged = update(NameRow).where(NameRow.name == ".state", NameRow.tenant == chat.tenant).values(data=b"damaged")
+    engine.database.write(lambda connection: connection.execute(damaged))
+    told = "[lost: functions, classes and other names without data, of earlier calls (the stored data is gone or damaged): bind them again]"
+    assert told in ask(chat, "f()")
+    assert told in ask(chat, "x.append(2)\nx")
+    assert ask(chat, "x") == "[1,2]"
+
+
+def test_a_deletion_beside_a_change_says_that_the_change_is_lost(chat: Session) -> None:
+    ask(chat, "import time\nx = []")
+    deleted, _ = at_once(chat, "del x\ntime.sleep(1.2)", "x.append(2)\ntime.sleep(0.4)")
+    assert deleted == "[bound by another call meanwhile: x; what this call did took the place of that]"
+    assert "name 'x' is not defined" in ask(chat, "x")
 
 
 def at_once(session: Session, *codes: str) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from typing import Final
 
 from sqlalchemy import BigInteger, DateTime, Dialect, Integer, String, Text
 from sqlalchemy.types import TypeDecorator
@@ -49,17 +51,18 @@ class EscapedText(TypeDecorator[str]):
         return value
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        """Undo the escapes."""
+        """Undo the escapes. In a damaged text, what is none stays as it is."""
         if value is None or "\\" not in value:
             return value
-        parts, position = [], 0
-        while (found := value.find("\\", position)) >= 0:
-            parts.append(value[position:found])
-            mark = value[found + 1]
-            parts.append({"\\": "\\", "0": "\0"}.get(mark) or chr(int(value[found + 2 : found + 6], 16)))
-            position = found + (6 if mark == "u" else 2)
-        parts.append(value[position:])
-        return "".join(parts)
+        return _ESCAPE.sub(_undone, value)
+
+
+_ESCAPE: Final = re.compile(r"\\(?:([\\0])|u([0-9a-f]{4}))")
+
+
+def _undone(escape: re.Match[str]) -> str:
+    mark, code = escape.groups()
+    return chr(int(code, 16)) if code else "\0" if mark == "0" else "\\"
 
 
 SORTED_TEXT = EscapedText().with_variant(EscapedText(collation="C"), "postgresql")

@@ -149,7 +149,7 @@ class Committed:
     beside: Sequence[str] = ()
     """Names that another run has bound meanwhile: they share nothing with the names of this one any longer."""
     over: Sequence[str] = ()
-    """Names that another run has bound or changed meanwhile as well: they are what this one left."""
+    """Names that another run has bound or changed meanwhile as well: they are what this one left, or not there if it dropped them."""
     doubted: Sequence[str] = ()
     """Names without data, that another run may have changed meanwhile, and classes: what this one may have changed in them is lost."""
 
@@ -408,8 +408,9 @@ def _commit_state(
         return [], [], []
     others = {name for name, one in before.entries.items() if had.get(name) != one and one.what not in _NO_VALUES}
     over = {name for name in others & new.keys() if not _is_same(new[name], before.entries[name])}
+    over |= others & left.dropped
     doubted = [name for name in doubted if had[name].what != "function" or name not in contents.definitions]
-    return sorted(others - new.keys() - {*doubted}), sorted(over), sorted(doubted)
+    return sorted(others - new.keys() - left.dropped - {*doubted}), sorted(over), sorted(doubted)
 
 
 def _is_same(one: Entry, other: Entry) -> bool:

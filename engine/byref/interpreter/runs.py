@@ -58,6 +58,8 @@ class Execution:
     """Names that earlier runs had left; None: they were not looked up."""
     used: tuple[str, ...] = ()
     """Names of stored data that the code was given."""
+    is_damaged: bool = False
+    """The record of what earlier runs had left cannot be read."""
     gone: str | None = None
     """A text about a name that the code used and that no longer exists; the error's hint says the same."""
 
@@ -166,6 +168,7 @@ def stage(
         calls=given.calls,
         before=tuple(of_runs | entries.keys()) if language == "python" else None,
         used=tuple(given.variables.keys() - of_runs),
+        is_damaged=given.kept.is_damaged,
     )
 
 
