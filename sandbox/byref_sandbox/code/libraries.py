@@ -16,7 +16,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "statsmodels": ("scipy",),
     "seaborn": ("scipy",),
     "sympy": (),
-    "networkx": (),
+    "networkx": ("scipy",),
 }
 """By import name, in the order in which they are loaded: the other libraries that each needs. `byref[science]` brings them."""
 ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -34,7 +34,7 @@ PARTS: Final[Mapping[str, str]] = {"mpmath": "sympy", "patsy": "statsmodels", "s
 """Packages that come with a library, and which code may import by themselves; and another name of one."""
 _MENTIONED: Final = re.compile(rf"\b(?:{'|'.join((*LIBRARIES, *PARTS))})\b")
 _PANDAS_NEEDS_SCIPY: Final = re.compile(
-    r"""\b(?:kde|density|kendall|win_type|to_coo|from_coo|from_spmatrix)\b|interpolate\([^)]*(?:method|order)"""
+    r"""\b(?:kde|density|kendall|win_type|to_coo|from_coo|from_spmatrix)\b|\.interpolate\(\s*[^\s)]"""
 )
 """What pandas leaves to scipy, as code writes it. A text that merely looks so costs time, and nothing else."""
 _SYMPY_NEEDS_SCIPY: Final = re.compile(r"\blambdify\b")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 
+from byref_sandbox.code.libraries import LIBRARIES, PARTS
+
 _FILES = "of files, open(), pathlib, os, zipfile and pandas reach those that code has written"
 _NETWORK = "there is no network"
 _PROCESSES = (
@@ -58,6 +60,8 @@ _PARTS = {
     "pyarrow.compute": "use pandas",
     "xml.dom xml.sax": "use xml.etree.ElementTree.fromstring()",
 }
+_INSTALLED = frozenset(name for name in (*LIBRARIES, *PARTS) if importlib.util.find_spec(name) is not None)
+"""Libraries that are loaded where code names them."""
 _BY_NAME = {name: hint for listed, hint in (_INSTEAD | _PARTS).items() for name in listed.split()}
 _ABOUT_DATA = frozenset({_FILES, _NETWORK, _DATABASE})
 
@@ -68,4 +72,6 @@ def instead_of(module: str) -> tuple[str, bool] | None:
     hint = _BY_NAME.get(f"{first}.{second}") or _BY_NAME.get(first)
     if hint is None:
         return None
+    if first in _INSTALLED:
+        return f"{first} is installed: write `import {first}` in the same code, which loads it", False
     return hint if _HAS_PLOTS else hint.replace(_PLOTS, NO_PLOTS), hint in _ABOUT_DATA

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from corpus import Piece, pieces
 
+from byref_sandbox.language import missing
 from byref_sandbox.language.policy import Language, Refused
 from byref_sandbox.outcome import Failure
 
@@ -31,10 +32,19 @@ def test_there_are_enough() -> None:
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.code)
-def test_what_is_not_there_is_refused_in_words(language: Language, refusal: Piece) -> None:
+def test_what_is_not_there_is_refused_in_words(
+    language: Language, refusal: Piece, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(missing, "_INSTALLED", frozenset())  # as without byref[science]
     failed = reply(language, refusal.code)
     assert f"{failed.kind} in line {failed.line}" == refusal.name
     assert "".join(f"{text}\n" for text in (failed.message, failed.hint) if text) == refusal.recorded
+
+
+def test_what_is_installed_and_not_loaded_is_not_said_to_be_missing(language: Language) -> None:
+    pytest.importorskip("scipy")
+    failed = reply(language, "import scipy.stats")
+    assert failed.hint == "scipy is installed: write `import scipy` in the same code, which loads it"
 
 
 def test_every_module_named_in_a_hint_is_there(language: Language) -> None:
@@ -67,6 +77,7 @@ def test_what_is_not_installed_is_told_with_its_extra(has_plots: bool, monkeypat
     from byref_sandbox.language import missing
 
     monkeypatch.setattr(missing, "_HAS_PLOTS", has_plots)
+    monkeypatch.setattr(missing, "_INSTALLED", frozenset())
     hints = {name: (missing.instead_of(name) or ("",))[0] for name in ("yaml", "seaborn", "plotly")}
     assert "byref[tables]" in hints["yaml"] and "byref[science]" in hints["seaborn"]
     for name in ("seaborn", "plotly"):
