@@ -77,14 +77,10 @@ def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Vari
         )
     if made.over:
         of_both = _named(made.over, "so too")
-<<<<<<< HEAD
-        parts.append(f"[bound by another call meanwhile: {of_both}; what this call made took the place of that]")
+        parts.append(f"[bound by another call meanwhile: {of_both}; what this call did took the place of that]")
     if made.files_over:
         of_both = _named(made.files_over, "so too")
         parts.append(f"[written by another call meanwhile: {of_both}; what this call wrote took the place of that]")
-=======
-        parts.append(f"[bound by another call meanwhile: {of_both}; what this call did took the place of that]")
->>>>>>> h/kept
     if made.doubted:
         parts.append(
             f"[another call ended meanwhile: what this call changed inside of {_named(made.doubted, 'so too')}, if anything, is lost]"
