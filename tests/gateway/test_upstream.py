@@ -4,6 +4,7 @@ signal, or force."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import subprocess
@@ -486,6 +487,24 @@ def test_a_connection_that_is_gone_and_a_late_answer_are_told_as_such() -> None:
                 await upstream.request("tools/call", {"name": "raw"}, timeout=0.1)
 
     asyncio.run(main())
+
+
+def test_an_answer_that_is_done_with_takes_no_room_from_the_next_one() -> None:
+    async def main() -> None:
+        async with running("echo") as upstream:
+            text = json.dumps({"content": [{"type": "text", "text": json.dumps([{"a": 1}] * 10_000)}]})
+            result = await upstream.request("tools/call", {"name": "raw", "arguments": {"result": text}})
+            assert len(text) < upstream._allowance.used < 3 * len(text)
+            await anyio.sleep(0.1)  # nobody but this test may hold it now, although no other message has come
+            assert upstream._allowance.used and result["content"]
+            del result
+            assert upstream._allowance.used == 0
+
+    gc.disable()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.enable()
 
 
 async def flawed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
