@@ -28,7 +28,7 @@ from byref.gateway.channel import Unavailable
 from byref.gateway.config import ServerConfig, parse_config
 from byref.gateway.conversation import OTHERS_SECONDS
 from byref.gateway.http import http_server
-from byref.gateway.messages import Allowance
+from byref.gateway.messages import WINDOW_NOTIFICATIONS, Allowance
 from byref.gateway.upstream import FRESH_SECONDS, Upstream
 
 RAW = str(Path(__file__).parent / "raw_server.py")
@@ -505,6 +505,21 @@ def test_an_answer_that_is_done_with_takes_no_room_from_the_next_one() -> None:
         asyncio.run(main())
     finally:
         gc.enable()
+
+
+def test_progress_counts_as_what_a_server_tells() -> None:
+    seen: list[float] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
+
+    async def main() -> None:
+        async with running("eager") as upstream:
+            await upstream.request("tools/call", {"name": "raw"}, on_progress=note)
+            await anyio.sleep(0.1)
+            assert 0 < len(seen) <= WINDOW_NOTIFICATIONS
+
+    asyncio.run(main())
 
 
 async def flawed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -70,7 +70,7 @@ _NOTHING: Final = JSONRPCNotification(jsonrpc="2.0", method="")
 class Channel:
     """The two streams of a connection; whoever opened the channel closes both."""
 
-    received: Inbox
+    received: Any
     """Stream of session messages and exceptions from the server; the SDK's dispatcher reads it."""
     sent: Any
     """Stream of session messages to the server; the SDK's dispatcher writes to it."""
