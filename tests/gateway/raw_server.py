@@ -100,6 +100,11 @@ def call(request: dict[str, Any]) -> Any:
             return ["no object"]
         case "echo":
             return json.loads(request["params"]["arguments"]["result"])
+        case "eager":
+            token = request["params"]["_meta"]["progressToken"]
+            for done in range(3_000):
+                told = {"progressToken": token, "progress": done}
+                send({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
         case "odd":
             return {
                 "content": [{"type": "hologram", "depth": 3}, {"type": "text", "text": "seen"}],

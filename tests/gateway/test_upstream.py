@@ -4,6 +4,7 @@ signal, or force."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import subprocess
@@ -27,7 +28,7 @@ from byref.gateway.channel import Unavailable
 from byref.gateway.config import ServerConfig, parse_config
 from byref.gateway.conversation import OTHERS_SECONDS
 from byref.gateway.http import http_server
-from byref.gateway.messages import Allowance
+from byref.gateway.messages import WINDOW_NOTIFICATIONS, Allowance
 from byref.gateway.upstream import FRESH_SECONDS, Upstream
 
 RAW = str(Path(__file__).parent / "raw_server.py")
@@ -484,6 +485,39 @@ def test_a_connection_that_is_gone_and_a_late_answer_are_told_as_such() -> None:
         async with running("hangs") as upstream:
             with pytest.raises(Unavailable, match=r"did not answer within 0\.1 s"):
                 await upstream.request("tools/call", {"name": "raw"}, timeout=0.1)
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_is_done_with_takes_no_room_from_the_next_one() -> None:
+    async def main() -> None:
+        async with running("echo") as upstream:
+            text = json.dumps({"content": [{"type": "text", "text": json.dumps([{"a": 1}] * 10_000)}]})
+            result = await upstream.request("tools/call", {"name": "raw", "arguments": {"result": text}})
+            assert len(text) < upstream._allowance.used < 3 * len(text)
+            await anyio.sleep(0.1)  # nobody but this test may hold it now, although no other message has come
+            assert upstream._allowance.used and result["content"]
+            del result
+            assert upstream._allowance.used == 0
+
+    gc.disable()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.enable()
+
+
+def test_progress_counts_as_what_a_server_tells() -> None:
+    seen: list[float] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
+
+    async def main() -> None:
+        async with running("eager") as upstream:
+            await upstream.request("tools/call", {"name": "raw"}, on_progress=note)
+            await anyio.sleep(0.1)
+            assert 0 < len(seen) <= WINDOW_NOTIFICATIONS
 
     asyncio.run(main())
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Self
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCNotification
 
 
 class Broken(Exception):
@@ -18,6 +19,51 @@ class Broken(Exception):
 
 class Unavailable(Exception):
     """The server did not answer; the text tells the model what happened and what it can do."""
+
+
+class Inbox:
+    """The end of a stream at which the SDK's dispatcher reads; it lets go of a message once the next one is asked for.
+
+    The dispatcher holds what it has handed on until another message comes, and with it the memory that the other one may need.
+    """
+
+    def __init__(self, stream: MemoryObjectReceiveStream[SessionMessage | Exception]) -> None:
+        self._stream = stream
+        self._last: Any = None
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message."""
+        if isinstance(self._last, SessionMessage):
+            self._last.message = _NOTHING
+        self._last = None
+        self._last = item = await self._stream.receive()
+        return item
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        self._stream.close()
+
+    def __aiter__(self) -> Inbox:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stream.close()
+
+
+_NOTHING: Final = JSONRPCNotification(jsonrpc="2.0", method="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +82,7 @@ class Channel:
 async def streams() -> AsyncIterator[
     tuple[
         MemoryObjectSendStream[SessionMessage | Exception],
-        MemoryObjectReceiveStream[SessionMessage | Exception],
+        Inbox,
         MemoryObjectSendStream[SessionMessage],
         MemoryObjectReceiveStream[SessionMessage],
     ]
@@ -46,4 +92,4 @@ async def streams() -> AsyncIterator[
     received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
     async with received_in, received, sent, sent_out:
-        yield received_in, received, sent, sent_out
+        yield received_in, Inbox(received), sent, sent_out

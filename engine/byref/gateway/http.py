@@ -181,6 +181,7 @@ class _Stream(_Connection):
                     event.lease.release()
                     if message is not None:
                         await self._put(message)
+                    del message  # else it would be held until the next one comes
         except BaseException as error:
             if not is_failure(error):
                 raise

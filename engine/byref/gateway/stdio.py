@@ -88,6 +88,7 @@ async def _read(process: Process, into: MemoryObjectSendStream[Any], relay: Rela
                     continue
                 strays = 0
                 await into.send(SessionMessage(message))
+                del message  # else it would be held until the next one comes
         except Broken as broken:
             await into.send(broken)
         except Oversized as error:  # the id is unknown, so no request can be failed

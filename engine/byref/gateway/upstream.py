@@ -223,7 +223,7 @@ class Upstream:
             raise Unavailable(self._away())
         sent, options = self._stamped(method, params)
         if on_progress is not None:
-            options["on_progress"] = on_progress
+            options["on_progress"] = partial(self._pass_progress, on_progress)
         if timeout is not None:
             options["timeout"] = timeout
         if about is not None and self.is_at_address:  # a process has one stream for all its messages: they show no call
@@ -543,18 +543,33 @@ class Upstream:
         finally:
             self._asking -= 1
 
+    async def _pass_progress(
+        self, pass_on: ProgressFnT, progress: float, total: float | None, message: str | None
+    ) -> None:
+        if not self._may_tell(len(message or "")):
+            return
+        self._notifying += 1
+        try:
+            await pass_on(progress, total, message)
+        finally:
+            self._notifying -= 1
+
+    def _may_tell(self, size: int) -> bool:
+        """Count a notification for the client; return False if it must be dropped."""
+        return self._notifying < MAX_NOTIFICATIONS and self._pace.admits(size)
+
     async def _on_notify(
         self, _: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> None:
         if method in ("notifications/cancelled", "notifications/progress"):
-            return  # the dispatcher handles these
+            return  # the dispatcher handles these; of progress it tells `_pass_progress`
         if method == "notifications/subscriptions/acknowledged":
             honoured = (params or {}).get("notifications")
             uris = honoured.get("resourceSubscriptions") if isinstance(honoured, dict) else None
             self._honoured = {uri for uri in uris if isinstance(uri, str)} if isinstance(uris, list) else set()
             self._acknowledged.set()
             return
-        if self._notifying >= MAX_NOTIFICATIONS or not self._pace.admits(size_of(params)):
+        if not self._may_tell(size_of(params)):
             # The notification is dropped, but the list has changed: it must be asked for again.
             if method.endswith("/list_changed"):
                 for kind in LISTS:

@@ -13,6 +13,8 @@ from typing import Final
 
 MAX_PARTS: Final = 8_000_000
 """Arrays, objects and other values that one JSON value may consist of."""
+_ROUGH: Final = 5
+"""A rough estimate is good enough up to so many times the bytes of the JSON: wide texts alone are four times as long."""
 _SLICE: Final = 1 << 18
 _COUNTED: Final = 1 << 22
 _ARRAY: Final = 96
@@ -64,24 +66,28 @@ def is_nested_deeper(data: bytes, levels: int) -> bool:
 def decoded_bytes(data: bytes, most: int) -> int:
     """Estimate the bytes that the objects of JSON take; it is rarely too low. Beyond `most` the answer may be any larger number."""
     arrays, objects, commas, colons, quotes = (_count(data, mark) for mark in _MARKS)
-    crude = _Marks(arrays, objects, commas, colons, quotes, width_of(data) * len(data))
-    if (weight := crude.weight(shared_keys=0)) <= most:
-        return weight
-    exact = _Marks(0, 0, 0, 0, 0, 0)
     width = width_of(data)
+    crude = _Marks(arrays, objects, commas, colons, quotes, width * len(data))
+    if (weight := crude.weight(shared_keys=0)) <= min(most, _ROUGH * len(data)):
+        return weight
+    # The marks may be those of a text that is itself JSON or CSV, so they are counted anew outside of texts.
+    exact = _Marks(0, 0, 0, 0, 0, 0)
     for outside, texts in _slices(data):
         exact = exact.with_slice(outside, texts, width)
-    if exact.weight(shared_keys=exact.colons) > most:
-        return most + 1
+    if (weight := exact.weight(shared_keys=0)) <= most or exact.weight(shared_keys=exact.colons) > most:
+        return weight
     return exact.weight(shared_keys=_shared_keys(data))
 
 
 def width_of(data: bytes) -> int:
     """Return the most bytes that a character of these texts takes: one wide character makes all others of its text as wide."""
-    if _has_escape(data):
+    return 4 if _has_escape(data) else max(map(_width, _cut(data)), default=1)
+
+
+def _width(text: bytes) -> int:
+    if b"\\u" in text:
         return 4
-    is_ascii = all(piece.isascii() for piece in _cut(data))
-    return 1 if is_ascii else 4 if _has(data, _ASTRAL) else 2 if _has(data, _WIDE) else 1
+    return 1 if text.isascii() else 4 if _has(text, _ASTRAL) else 2 if _has(text, _WIDE) else 1
 
 
 def _has_escape(data: bytes) -> bool:
@@ -117,7 +123,7 @@ class _Marks:
     def with_slice(self, outside: bytes, texts: list[bytes], width: int) -> _Marks:
         characters = len(outside) + sum(map(len, texts)) * width
         if width > 1:  # the first and the last may be parts of longer ones, of which others are wide
-            characters -= sum(len(text) * (width - width_of(text)) for text in texts[1:-1])
+            characters -= sum(len(text) * (width - _width(text)) for text in texts[1:-1])
         return _Marks(
             self.arrays + outside.count(b"["),
             self.objects + outside.count(b"{"),
@@ -137,8 +143,8 @@ def _count(data: bytes, mark: bytes) -> int:
     return sum(data.count(mark, at, at + _COUNTED) for at in range(0, len(data), _COUNTED))
 
 
-def _has(data: bytes, wanted: bytes) -> bool:
-    return any(len(piece) > len(piece.translate(None, wanted)) for piece in _cut(data))
+def _has(text: bytes, wanted: bytes) -> bool:
+    return len(text) > len(text.translate(None, wanted))
 
 
 def _cut(data: bytes) -> Iterator[bytes]:
