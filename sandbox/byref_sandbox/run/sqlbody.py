@@ -291,13 +291,16 @@ def _single(database: Any, source: str, own: frozenset[str]) -> str:
             f"{kind.name} is not available: only queries are run, which read",
             "results become variables; use WITH for steps in between",
         )
-    if _LISTING.match(query):
+    refused = sorted(sqltext.functions(source) & _refused_functions())
+    refused += sorted(name for name in sqltext.tables(source) - own if name.startswith(_CATALOGS))
+    schemas = {
+        each.name.lower() for each in sqltext.references(source) if each.path and each.path[-1].lower() not in own
+    }
+    if _LISTING.match(query) or "information_schema" in schemas or not _LISTS.isdisjoint(refused):
         raise _Refused(
             "there is no list of tables here",
             "each variable and each artifact is a table under its name; DESCRIBE name shows its columns",
         )
-    refused = sorted(sqltext.functions(source) & _refused_functions())
-    refused += sorted(name for name in sqltext.tables(source) - own if name.startswith(_CATALOGS))
     if refused:
         raise _Refused(f"{refused[0]} is not available: there are no files, no network and no settings here", None)
     return query.strip().rstrip(";")
@@ -305,7 +308,8 @@ def _single(database: Any, source: str, own: frozenset[str]) -> str:
 
 _PIVOT: Final = re.compile(r"\bpivot", re.IGNORECASE)
 _LISTING: Final = re.compile(r"\s*show\s+(?:all\s+)?(?:tables|databases|schemas)\b", re.IGNORECASE)
-"""Only tables that a query names are made, so a list would be empty."""
+_LISTS: Final = frozenset("duckdb_tables duckdb_columns pg_tables pg_class sqlite_master sqlite_schema".split())  # noqa: SIM905
+"""Only tables that a query names are made, so a list would be empty; so are those of `information_schema`."""
 
 
 class _Refused(Exception):

@@ -332,7 +332,8 @@ def test_names_of_tables_and_columns(sandbox: Sandbox) -> None:
     for query, kind, message in (
         ("SELECT * FROM Orders WHERE 1 IN (FROM orders)", "NotAllowed", "Orders and orders differ in case alone"),
         ("SELECT * FROM none", "ValueError", "none is an empty list"),
-        ("SELECT * FROM pg_tables", "NotAllowed", "pg_tables is not available"),
+        ("SELECT * FROM pg_tables", "NotAllowed", "there is no list of tables"),
+        ("SELECT * FROM pg_settings", "NotAllowed", "pg_settings is not available"),
         ("WITH query(a) AS (SELECT 3) SELECT a FROM query('SELECT 1')", "NotAllowed", "query is not available"),
         ('SELECT * FROM "rows.csv"', "ValueError", "SQL reads no files"),
     ):
