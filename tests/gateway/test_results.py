@@ -13,7 +13,7 @@ from gateway_kit import Place, text_of
 
 from byref import Engine, Policy, ToolPolicy
 from byref.gateway.config import MAX_RESULT_BYTES, default_policy
-from byref.gateway.results import for_version, limit_of, limited, process, structured
+from byref.gateway.results import for_version, limit_of, limited, process, settle_error, structured
 
 VERSION = "2025-11-25"
 LONG = "All work and no play makes Jack a dull boy.\n" * 12_000
@@ -226,3 +226,13 @@ def test_structured_content_that_was_added_lacks_nothing_of_the_content(content:
     """Clients that read it in place of the content would lose a file or a picture without a word."""
     raw = {"content": content}
     assert structured(raw, "2025-06-18") == {**raw, "structuredContent": {"result": expected}}
+
+
+@pytest.mark.parametrize(
+    ("given", "is_error"),
+    [("yes", True), ("true", True), (1, True), (True, True), ("false", False), (0, False), (None, False)],
+)
+def test_an_error_in_another_form_is_one(given: object, is_error: bool) -> None:
+    raw = {"content": [], "isError": given}
+    settle_error(raw)
+    assert raw["isError"] is is_error

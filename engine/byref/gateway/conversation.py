@@ -270,6 +270,7 @@ class Conversation:
             return results.failure(str(error))
         if is_question(raw):
             return raw
+        results.settle_error(raw)
         limit = results.limit_of(offered.definition)
         version = call.context.protocol_version
 

@@ -43,6 +43,12 @@ _OF_RESOURCES = frozenset({"uri", "mimeType", "text", "blob"})
 STRUCTURED_SINCE = "2025-06-18"
 
 
+def settle_error(raw: Json) -> None:
+    """Make `isError` a boolean, where a server wrote 1 or a word: clients refuse another value, and must not miss the error."""
+    if "isError" in raw and not isinstance(given := raw["isError"], bool):
+        raw["isError"] = bool(given) and str(given).lower() not in ("false", "no", "0")
+
+
 def limit_of(tool: Mapping[str, Any]) -> int | None:
     """Return how many characters of a result the tool's author wants the model to read, if the definition says so."""
     meta = tool.get("_meta")
