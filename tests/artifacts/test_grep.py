@@ -442,9 +442,29 @@ def test_patterns_are_read_in_linear_time(pattern):
     assert time.perf_counter() - start < 3
 
 
+@pytest.mark.parametrize(
+    ("pattern", "lines"),
+    [
+        (r"\bÜbergabe\b", [1]),
+        (r"\bМосква\b", [4]),
+        (r"\bélégant\b", [3]),
+        (r"\wbergabe", [1, 2]),
+        (r"^\w+: ", [2]),
+        (r"\Wbergabe", [5]),
+        (r"[\w-]{4}gabe, [^\W]", [1]),
+        (r"x[^\w]", []),
+        (r"café\b", [3]),
+    ],
+)
+def test_letters_that_are_not_ascii_are_letters(pattern, lines):
+    text = "die Übergabe, 1\nRückÜbergabe: x\nélégant café\nв Москва и\n bergabe cafés\n"
+    assert marked(search(text.encode(), pattern)) == lines
+
+
 def naive(text: str, pattern: str, flags: int = 0) -> list[int]:
     lines = text.split("\n")
     lines = lines if lines[-1] else lines[:-1]
+    pattern = re.sub(r"\\b(?=é)|(?<=é)\\b", r"\\B", pattern).replace(r"\w", r"[\wé]").replace(r"\W", r"[^\wé]")
     regexp = re.compile(pattern, re.ASCII | flags)
     return [number for number, line in enumerate(lines, 1) if regexp.search(line)]
 

@@ -41,11 +41,14 @@ _CLASS = r"\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]])*(?:\]|\Z)"
 
 _SYNTAX = re.compile(
     r"\\Q.*?(?:\\E|\Z)"  # quoted text and character classes stay as they are
-    rf"|{_CLASS}"
+    rf"|(?P<class>{_CLASS})"
+    r"|(?P<edge>\\b(?=[^\W\x00-\x7F])|(?<=[^\W\x00-\x7F])\\b)"  # `\b` beside a letter that is not ASCII
     r"|\\(?P<escape>.)"
     r"|\(\?(?P<on>[imsU]*)-(?P<off>[imsU]*)(?P<end>[:)])",
     re.DOTALL,
 )
+_WORD = r"\w\x{80}-\x{10FFFF}"
+r"""What `\w` stands for, for RE2 knows ASCII alone: all else counts as letters, as naming these takes a thousand instructions each time."""
 _COSTLY = re.compile(rf"{_CLASS}" r"|\\[pP].?|\\[^\WbB]|(?P<plain>\\.)|\{[0-9,]*\}?|[.?*+]", re.DOTALL)
 _PIECES = re.compile(
     rf"\\Q.*?(?:\\E|\Z)|{_CLASS}"
@@ -184,12 +187,22 @@ class _Group:
 
 
 def _by_line(token: re.Match[str]) -> str:
-    r"""Turn `\A`, `\z` and `\Z` into a line's ends and `\C` into `.`, and drop flags that would switch `(?m)` off."""
+    r"""Turn `\A`, `\z` and `\Z` into a line's ends and `\C` into `.`, and drop flags that would switch `(?m)` off.
+
+    `\w` and `\W` know other letters than ASCII's. So does `\b` beside one: for RE2 such a letter is none, so its word ends there where
+    RE2 sees no end of a word.
+    """
+    if token["edge"]:
+        return r"\B"
+    if token["class"]:
+        return re.sub(r"\\(?s:.)", lambda one: _WORD if one[0] == r"\w" else one[0], token["class"])
     if token["end"]:
         off = token["off"].replace("m", "")
         flags = f"{token['on']}-{off}" if off else token["on"]
         return f"(?{flags}{token['end']}" if flags or token["end"] == ":" else ""
-    return {"A": "(?m:^)", "z": "(?m:$)", "Z": "(?m:$)", "C": "."}.get(token["escape"] or "", token[0])
+    return {"A": "(?m:^)", "z": "(?m:$)", "Z": "(?m:$)", "C": ".", "w": f"[{_WORD}]", "W": f"[^{_WORD}]"}.get(
+        token["escape"] or "", token[0]
+    )
 
 
 def _reason(error: Exception) -> str:

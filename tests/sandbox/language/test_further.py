@@ -172,19 +172,19 @@ def test_a_library_that_is_installed_and_broken_is_told_of_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(library: str, _given: object) -> None:
-        raise {"networkx": PermissionError("its files"), "scipy": OSError("libopenblas"), "statsmodels": ValueError()}[
+        raise {"sympy": PermissionError("its files"), "scipy": OSError("libopenblas"), "statsmodels": ValueError()}[
             library
         ]
 
     monkeypatch.setattr("byref_sandbox.language.science.load", load)
     monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "needs.py").write_text("import networkx\ndef f(): return 1\n")
+    (tmp_path / "needs.py").write_text("import sympy\ndef f(): return 1\n")
     language = Language(["needs"])
     for library, code, why in (
-        ("networkx", "import networkx as nx", "its files"),
+        ("sympy", "import sympy as sp", "its files"),
         ("scipy", "import scipy.stats", "libopenblas"),
         ("statsmodels", "from patsy import dmatrix", "scipy: libopenblas"),
-        ("needs", "import needs", "networkx: its files"),
+        ("needs", "import needs", "sympy: its files"),
     ):
         language.learn(library)
         program = language.compile(code)
