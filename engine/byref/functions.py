@@ -101,7 +101,8 @@ class Function:
         if len(self.description) > MAX_DESCRIPTION_CHARS:
             raise ConfigurationError(f"{about}: its description has more than {MAX_DESCRIPTION_CHARS:,} characters")
         if self.positional is not None and not (
-            isinstance(self.positional, list | tuple) and all(one in names for one in self.positional)
+            isinstance(self.positional, list | tuple)
+            and all(isinstance(one, str) and one in names for one in self.positional)
         ):
             raise ConfigurationError(f"{about}: positional={shown(self.positional)}: expected names of its parameters")
         if not (isinstance(self.approval, bool) or callable(self.approval)):

@@ -380,6 +380,7 @@ BAD = {
     "no parameters": lambda: Function("f", print, parameters=None),  # type: ignore[arg-type]
     "no description": lambda: Function("f", print, description=None),  # type: ignore[arg-type]
     "no parameter by place": lambda: Function("f", print, positional=("a",)),
+    "no name by place": lambda: Function("f", print, positional=([],)),  # type: ignore[arg-type]
     "nothing by place": lambda: Function("f", print, positional=5),  # type: ignore[arg-type]
     "no end": lambda: Function("f", print, timeout=1e7),
     "no time": lambda: Function("f", print, timeout=0),

@@ -40,7 +40,7 @@ _BY_LINE = "(?m)"
 _CLASS = r"\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]])*(?:\]|\Z)"
 
 _SYNTAX = re.compile(
-    r"\\Q.*?(?:\\E|\Z)"  # quoted text and character classes stay as they are
+    r"\\Q.*?(?:\\E|\Z)"  # quoted text stays as it is
     rf"|(?P<class>{_CLASS})"
     r"|(?P<edge>\\b(?=[^\W\x00-\x7F])|(?<=[^\W\x00-\x7F])\\b)"  # `\b` beside a letter that is not ASCII
     r"|\\(?P<escape>.)"

@@ -205,7 +205,8 @@ def of_texts(titles: Sequence[object], rows: Sequence[Sequence[Any]], room: int)
     """Write rows of texts, and return the types of their columns.
 
     A column becomes numbers only if each text in it is one as JSON writes them, with digits that a 64-bit float keeps: `007`, `1,234`,
-    `+5`, `NA` and integers of more than fifteen digits make it text. A number is written as it stands there (`1.50`). Dates and times of ISO 8601 are told, and stay as they are.
+    `+5`, `NA` and integers of more than fifteen digits make it text. A number is written as it stands there (`1.50`). Dates and times
+    of ISO 8601 are told, and stay as they are.
     """
     records = Records(titles, room)
     types: list[str] = []

@@ -136,10 +136,12 @@ def type_of(kinds: Set[Kind]) -> Type:
 
 def types_of(columns: Sequence[Set[Kind]]) -> tuple[Type, ...]:
     """The types of a table's columns: where one has decimal commas, the point of another may divide thousands, as in `1.037`."""
-    has_commas = any("comma" in kinds for kinds in columns)
+    types = tuple(map(type_of, columns))
+    if all(one.notation != "1,5" for one in types):
+        return types
     return tuple(
-        type_of({*kinds, "text"} if has_commas and "either." in kinds and not kinds & _POINTS else kinds)
-        for kinds in columns
+        type_of({*kinds, "text"}) if "either." in kinds and not kinds & _POINTS else one
+        for one, kinds in zip(types, columns, strict=True)
     )
 
 
