@@ -528,6 +528,31 @@ def test_a_name_whose_data_is_damaged_is_there_for_code(stored: Stored) -> None:
     assert session.call("artifact_jq", count).content == "2001"
 
 
+@IN_DATABASES
+@pytest.mark.parametrize("path", ["[1", "7", "[1]", "{}"])
+def test_a_variable_whose_path_is_damaged_is_an_error_only_where_it_is_asked_for(stored: Stored, path: str) -> None:
+    session = stored.session
+    session.process({"rows": ROWS, "total": len(ROWS)}, tool="list_rows")
+    stored.sql("UPDATE byref_variables SET path = :path WHERE name = 'rows'", path=path)
+    assert {one.name for one in session.variables()} == {"get_users", "list_rows"}
+    assert session.run("[len(get_users), list_rows['total'], list_rows['rows'][-1]['id']]").value == [1500, 1500, 1499]
+    with pytest.raises(ArtifactMissing, match="'rows' is damaged"):
+        session.variable("rows")
+    asked: dict[str, Callable[[], object]] = {
+        "code": lambda: session.run("len(rows)"),
+        "a reference": lambda: session.resolve({"x": "$rows"}),
+    }
+    for ask in asked.values():
+        with pytest.raises(ToolError, match=f"{GONE}. Call list_rows again"):
+            ask()
+    for tool, arguments in {
+        "artifact_jq": {"artifact_id": "rows", "expression": "length"},
+        "artifact_sql": {"query": "SELECT 1 FROM $rows"},
+        "code_interpreter": {"code": "rows[0]"},
+    }.items():
+        assert session.call(tool, arguments).content.startswith(f"{GONE}. Call list_rows again"), tool
+
+
 @pytest.mark.slow
 def test_a_damaged_image_is_told_wherever_it_is_shown(stored: Stored) -> None:
     session = stored.session

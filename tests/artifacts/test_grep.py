@@ -395,6 +395,13 @@ def test_the_carriage_return_before_a_line_feed_is_no_part_of_the_line(pattern, 
         assert row[1:] == read_lines(Memory(CRLF), number, number, max_chars=500).text[1:]
 
 
+@pytest.mark.parametrize("frame", [3, 4, 100])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(frame):
+    payload = Memory("\ufeffid,name\n1,id\n\ufeff2,x\n".encode(), frame)
+    assert search(payload, "^id,", context_lines=0).text.split("\n")[2:] == [">  1| id,name"]
+    assert marked(search(payload, r"^\d", context_lines=0)) == [2]
+
+
 def test_that_a_carriage_return_is_not_there_is_said():
     assert "a carriage return at a line's end is no part of the line" in search(CRLF, r"bob\r").text
 

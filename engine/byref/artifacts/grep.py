@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import sys
 import time
@@ -482,6 +483,9 @@ class _Search:
         chunks = self.payload.chunks(line)
         self._chunks = without_returns(chunks) if self._bare else chunks
         for first, data in self._chunks:
+            if first == 1 and line == 1:
+                # A reader sees no byte order mark, so `^` matches behind it.
+                data = data.removeprefix(codecs.BOM_UTF8)
             if (begin := behind(data, line - first)) is not None:
                 self._data = data
                 self._position = self._counted = begin

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice, zip_longest
@@ -26,6 +27,7 @@ from byref.describe import paths
 from byref.describe.rows import Entries, Rows
 from byref.describe.shape import MORE, kind_of
 from byref.describe.tables import Table
+from byref.errors import ArtifactMissing
 from byref_sandbox import Every
 from byref_sandbox.values.data import at_path
 from byref_sandbox.values.gathering import unlike
@@ -260,11 +262,14 @@ def to_text(path: Path) -> str:
 
 
 def from_text(text: str) -> Path:
-    """Return the path that `to_text` wrote."""
-    steps = json.loads(text)
-    if isinstance(steps, dict):
-        [steps] = steps.values()
-    return tuple(step if isinstance(step, str) else Every.of_terse(step) for step in steps)
+    """Return the path that `to_text` wrote; ValueError if it is damaged."""
+    try:
+        steps = json.loads(text)
+        if isinstance(steps, dict):
+            [steps] = steps.values()
+        return tuple(step if isinstance(step, str) else Every.of_terse(step) for step in steps)
+    except (TypeError, LookupError) as error:
+        raise ValueError(f"no path: {error}") from None
 
 
 def identifier(text: str) -> str:
@@ -549,10 +554,15 @@ def find(
     session_row: int,
     names: Collection[str],
     artifacts: Mapping[int, Artifact] | None = None,
+    *,
+    without_damaged: bool = False,
 ) -> dict[str, Variable]:
     """Return the variables of those names that are bound, by the given name: with or without `$`, or an alias `var_step_N`.
 
     `artifacts` has all artifacts that the variables may need, by row id, if the caller knows them already.
+
+    Raises:
+        ArtifactMissing: the path of one of them is damaged, unless such are to be left out.
     """
     bare = {name: bare for name in names if is_name(bare := name.removeprefix("$"))}
     steps = {int(match[1]) for name in bare.values() if (match := ALIAS.match(name))}
@@ -567,7 +577,11 @@ def find(
     if artifacts is None:
         artifacts = store.by_row_ids(connection, source, session_row, {row.artifact_id for row in rows})
     rows.sort(key=attrgetter("id"))
-    by_name = {row.name: _variable(row, artifacts) for row in rows if row.artifact_id in artifacts}
+    by_name = {row.name: one for row in rows if (one := _variable(row, artifacts)) is not None}
+    for row in rows:
+        if row.artifact_id in artifacts and row.name not in by_name and not without_damaged:
+            blob = artifacts[row.artifact_id].payload.blob_id  # whose call made the variable
+            raise ArtifactMissing(f"the path of the variable {row.name!r} is damaged", blob_id=blob)
     # If one step bound several outputs, the alias means the first: it is the largest, and its envelope names the alias.
     wholes = {v.step: v for v in reversed(by_name.values()) if not v.path and v.origin == "output"}
     found = {}
@@ -596,7 +610,7 @@ def all_of(
     while True:
         rows = connection.execute(_ALL.limit(limit), {"of_session": session_row, "behind": row_id}).all()
         artifacts = store.by_row_ids(connection, source, session_row, {row.artifact_id for row in rows})
-        live = [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
+        live = [one for row in rows if (one := _variable(row, artifacts)) is not None]
         if live or limit is None or len(rows) < limit:
             return live
         row_id = rows[-1].id
@@ -607,7 +621,8 @@ def inside(connection: Connection, artifact_rows: Collection[int]) -> dict[int, 
     found: dict[int, dict[Path, str]] = {}
     for some in store.batched(artifact_rows):
         for row in connection.execute(_INSIDE, {"values": some}):
-            found.setdefault(row.artifact_id, {})[from_text(row.path)] = row.shape
+            with suppress(ValueError):
+                found.setdefault(row.artifact_id, {})[from_text(row.path)] = row.shape
     return found
 
 
@@ -695,14 +710,21 @@ def latest(connection: Connection, source: Source, session_row: int) -> list[Var
     ]
     rows.sort(key=attrgetter("id"))
     artifacts = store.by_row_ids(connection, source, session_row, {row.artifact_id for row in rows})
-    return [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
+    return [one for row in rows if (one := _variable(row, artifacts)) is not None]
 
 
-def _variable(row: Any, artifacts: Mapping[int, Artifact]) -> Variable:
+def _variable(row: Any, artifacts: Mapping[int, Artifact]) -> Variable | None:
+    """The variable; None if its artifact is not there, or its path is damaged, of which `byref db verify` tells."""
+    if row.artifact_id not in artifacts:
+        return None
+    try:
+        path = from_text(row.path)
+    except ValueError:
+        return None
     return Variable(
         name=row.name,
         shape=row.shape,
-        path=from_text(row.path),
+        path=path,
         step=row.step,
         origin=row.origin,
         kind=row.kind,

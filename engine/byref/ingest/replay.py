@@ -110,7 +110,7 @@ def _stored(
     connection: Connection, scope: Scope, rows: Sequence[int], names: Sequence[str]
 ) -> tuple[Sequence[Artifact], Sequence[Variable]]:
     artifacts = store.by_row_ids(connection, scope.source, scope.row, rows)
-    found = variables.find(connection, scope.source, scope.row, names, artifacts)
+    found = variables.find(connection, scope.source, scope.row, names, artifacts, without_damaged=True)
     return [artifacts[row] for row in rows if row in artifacts], [found[name] for name in names if name in found]
 
 

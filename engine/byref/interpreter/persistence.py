@@ -159,7 +159,9 @@ def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int)
     told = names_of(outcome)
     bound = dict(inputs.variables)
     if others := (told | outcome.missed.keys()) - bound.keys():
-        bound |= scope.read(lambda connection: variables.find(connection, scope.source, scope.row, others))
+        bound |= scope.read(
+            lambda connection: variables.find(connection, scope.source, scope.row, others, without_damaged=True)
+        )
     stored = {name for name, variable in bound.items() if variable.origin != "run"}
     deleted = {name for name, reason in outcome.unkept.items() if reason == DELETED}
     lost = {name: reason for name, reason in outcome.unkept.items() if name not in deleted} | {

@@ -82,7 +82,8 @@ def run(scope: Scope, code: str, *, inline_tokens: int, functions: Callee | None
     if len(code) > MAX_CODE_CHARS:
         raise ToolError(f"the code has {len(code):,} characters; at most {MAX_CODE_CHARS:,} are run at once")
     program = Analysed(code)  # parsed once, here and in the interpreter
-    given = inputs.without_outputs(inputs.look_up(scope, program), {one.name for one in scope.functions})
+    with readable_failures(scope):
+        given = inputs.without_outputs(inputs.look_up(scope, program), {one.name for one in scope.functions})
     limits = scope.limits
     outcome, given, damaged = _run(scope, program, given, limits, functions)
     if outcome.error is not None and outcome.error.kind == SUSPENDED:

@@ -94,7 +94,8 @@ def lookup(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
     found = scope.ask(lambda connection: _by_ids(connection, scope, ids)) if ids else {}
     left = [key for key in keys if key not in found]
     if left:
-        found |= scope.read(lambda connection: _by_names(connection, scope, left))
+        with readable_failures(scope):
+            found |= scope.read(lambda connection: _by_names(connection, scope, left))
     for target in found.values():
         target.artifact.use()
     return found

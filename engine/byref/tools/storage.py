@@ -172,7 +172,7 @@ def _store(scope: Scope, arguments: StoreArguments) -> Answer:
             "name": arguments.name,
         }
         bare = arguments.name.removeprefix("$")
-        if variables.find(connection, scope.source, scope.row, [bare]):
+        if variables.find(connection, scope.source, scope.row, [bare], without_damaged=True):
             kept["note"] = f"the name means the variable {bare}: get this by its pointer"
         return _json(kept)
 
