@@ -167,14 +167,17 @@ def test_two_calls_at_once_both_count(session: Session) -> None:
 
 @pytest.mark.postgresql("two transactions at once")
 def test_a_change_that_two_calls_at_once_have_made_is_named(session: Session) -> None:
-    session.run("x = []\nt = pd.DataFrame({'a': [1]})\nuntouched = [1]")
-    codes = [f"import time\ntime.sleep(0.3)\nx.append({n})\nt['n{n}'] = {n}\nsame = 7\nz{n} = {n}" for n in range(2)]
+    session.run("x = []\nt = pd.DataFrame({'a': [1]})\nuntouched = [1]\ncount = 0\nas_before = 5")
+    codes = [
+        f"import time\ntime.sleep(0.3)\nx.append({n})\nt['n{n}'] = {n}\nsame = 7\nz{n} = {n}\ncount += 1\nas_before = 5"
+        for n in range(2)
+    ]
     with ThreadPoolExecutor() as pool:
         told = [*pool.map(lambda code: ask(session, code), codes)]
     [later] = [n for n, text in enumerate(told) if "meanwhile" in text]
     assert f"[bound by another call meanwhile: z{1 - later}; " in told[later]
-    assert "[bound by another call meanwhile: t, x; what this call did took the place of that]" in told[later]
-    assert session.run("[x, list(t), same, z0, z1]").value == [[later], ["a", f"n{later}"], 7, 0, 1]
+    assert "[bound by another call meanwhile: count, t, x; what this call did took the place of that]" in told[later]
+    assert session.run("[x, list(t), same, z0, z1, count]").value == [[later], ["a", f"n{later}"], 7, 0, 1, 1]
 
 
 OWN = """

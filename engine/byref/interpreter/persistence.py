@@ -409,7 +409,9 @@ def _commit_state(
     if is_alone:
         return [], [], []
     others = {name for name, one in before.entries.items() if had.get(name) != one and one.what not in _NO_VALUES}
-    over = {name for name in others & new.keys() if not _is_same(new[name], before.entries[name])}
+    # Two calls that bind a new name alike have lost nothing; two that add 1 to what was there have lost one change.
+    changed = {name for name, one in had.items() if name in new and not _is_same(one, new[name])}
+    over = {name for name in others & new.keys() if name in changed or not _is_same(new[name], before.entries[name])}
     over |= others & left.dropped
     doubted = [name for name in doubted if had[name].what != "function" or name not in contents.definitions]
     return sorted(others - new.keys() - left.dropped - {*doubted}), sorted(over), sorted(doubted)
