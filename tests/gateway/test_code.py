@@ -101,6 +101,7 @@ def said(text: str, structured: Any, **more: Any) -> dict[str, Any]:
         (said("It is mild.", {"degrees": 21.5}), False, {"degrees": 21.5}),
         (said("5", {"result": 5}, isError=False), True, 5),
         (said("[1]", {"result": "[1]"}), True, "[1]"),
+        (said("5", {"result": 5}, isError="false"), True, 5),
         (said("[1]", None), True, [1]),
     ],
 )
@@ -108,9 +109,10 @@ def test_code_gets_the_structured_content_of_a_result(raw: Any, is_declared: boo
     assert _data(raw, is_declared=is_declared, is_wrapped=is_declared) == expected
 
 
-def test_an_error_with_structured_content_is_an_exception_in_code() -> None:
+@pytest.mark.parametrize("flag", [True, "true", 1])
+def test_an_error_with_structured_content_is_an_exception_in_code(flag: object) -> None:
     with pytest.raises(FunctionError, match="no such order"):
-        _data(said("no such order", {"code": 404}, isError=True), is_declared=True, is_wrapped=False)
+        _data(said("no such order", {"code": 404}, isError=flag), is_declared=True, is_wrapped=False)
 
 
 def test_the_short_list_stays_and_a_search_finds_the_others_as_functions_of_code(shops: Shops) -> None:

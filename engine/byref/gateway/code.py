@@ -27,6 +27,7 @@ from byref.gateway.catalogue import Learned, Offered
 from byref.gateway.channel import Unavailable
 from byref.gateway.config import FunctionsConfig, GatewayConfig
 from byref.gateway.names import SEPARATOR, Names
+from byref.gateway.results import settle_error
 from byref.gateway.upstream import Upstream
 from byref.gateway.wire import is_question
 from byref.session import Session
@@ -260,6 +261,7 @@ def _is_wrapping(schema: Mapping[str, Any]) -> bool:
 
 def _data(raw: Any, *, is_declared: bool, is_wrapped: bool) -> object:
     """Return a server's result as code gets it: of a tool that declares its result, the structured content and never its text."""
+    settle_error(raw)
     has_own = is_declared and raw.get("structuredContent") is not None and not raw.get("isError")
     value = raw["structuredContent"] if has_own else as_data(raw)
     return value["result"] if is_wrapped and isinstance(value, dict) and value.keys() == {"result"} else value
