@@ -11,9 +11,8 @@ import math
 import re
 import secrets
 import sys
-from collections import Counter, UserString
+from collections import UserString
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -23,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from byref.content.arrays import NO_TABLE, key_text, of_arrow, of_numpy, of_pandas, unique
 from byref.jsonscan import chunks, parse
 from byref.jsonscan.marks import compiled
 from byref_sandbox import jsontext
@@ -47,8 +47,6 @@ _DATABASES = {"asyncpg", "sqlalchemy", "sqlite3"}
 _MANY_DIGITS = re.compile(rb"[0-9][0-9.]{15}|[0-9]E[+-]?[0-9]")
 _MAYBE_INEXACT = re.compile(rb"[0-9][0-9.]{15}|[0-9][eE]\+?[0-9]{3}")
 """Numbers that a float may not hold, in text that somebody else has written."""
-_POWERS = {"s": 0, "ms": 3, "us": 6, "ns": 9, "ps": 12, "fs": 15, "as": 18}
-"""How many digits behind the seconds a unit of time has."""
 _OUTSIDE = (0, 0, 0, 0, 0, 0)
 """The place before and behind a value: see `_marks.c`."""
 _LIGHT = 16
@@ -128,7 +126,7 @@ def _check_first(value: object) -> None:
                 continue
             if any(issubclass(kind, Decimal) for kind in kinds):
                 raise TypeError("Decimal as a key")
-            if len(kinds) > 1 and len(set(map(_key, one))) < len(one):
+            if len(kinds) > 1 and len(set(map(key_text, one))) < len(one):
                 raise TypeError("two keys are written as one")
         elif is_misread(one):
             raise TypeError("it is not written as it is")
@@ -432,13 +430,10 @@ def _hook(value: Any) -> object:
     kind = type(value)
     module = (kind.__module__ or "").partition(".")[0]
     if module == "pandas":
-        return as_written(_of_pandas(value))
+        return as_written(of_pandas(value))
     if module == "numpy":
-        if getattr(value, "dtype", None) is not None and value.dtype.names:
-            return _of_fields(value)
-        listed = _listed(value)
-        return str(listed) if type(listed) in (complex, kind) else listed
-    if module in ("pyarrow", "polars") and (found := _of_arrow(value)) is not _END:
+        return of_numpy(value)
+    if module in ("pyarrow", "polars") and (found := of_arrow(value)) is not NO_TABLE:
         return found
     for name in ("model_dump", "to_pylist", "to_dicts"):  # pydantic, relatives of pyarrow and polars
         if callable(method := getattr(kind, name, None)):
@@ -465,7 +460,7 @@ def _hook(value: Any) -> object:
     if modules & _OF_TEXTS:
         return str(value)
     if modules & _DATABASES and (names := _columns_of(value)):
-        return dict(zip(_unique(names), value, strict=True))
+        return dict(zip(unique(names), value, strict=True))
     if modules & {"pydantic", "pydantic_core"} and (core := sys.modules.get("pydantic_core")):
         return core.to_jsonable_python(value, fallback=_note)  # a URL, say, or a secret, which stays hidden
     if isinstance(value, Iterable) and not isinstance(value, type):
@@ -518,161 +513,12 @@ def _members(value: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
         yield "...", f"[{MAX_ITEMS:,} members were taken of an object; what followed was not read.]"
 
 
-def _of_fields(value: Any) -> object:
-    """Return a structured array of NumPy's as records, and one element of it as an object."""
-    names = value.dtype.names
-    if value.ndim != 1:
-        return list(value) if value.ndim else {name: value[name] for name in names}
-    columns = [list(value[name]) if value.dtype[name].names else _listed(value[name]) for name in names]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _of_arrow(value: Any) -> object:
-    """Return a table of pyarrow or polars as records, an array or a scalar as its values; `_END` if it is none."""
-    import pyarrow
-
-    if isinstance(value, pyarrow.Scalar):
-        return _cells(pyarrow.array([value], value.type))[0]
-    if isinstance(value, pyarrow.Table | pyarrow.RecordBatch):
-        names, columns = _unique(value.column_names), value.columns
-    elif callable(get_columns := getattr(value, "get_columns", None)):
-        names, columns = _unique(value.columns), get_columns()
-    else:
-        is_array = isinstance(value, pyarrow.Array | pyarrow.ChunkedArray) or hasattr(value, "to_arrow")
-        return _cells(value) if is_array else _END
-    if not names:
-        return [{}] * len(value)
-    return [dict(zip(names, row, strict=True)) for row in zip(*map(_cells, columns), strict=True)]
-
-
-def _cells(array: Any) -> list[Any]:
-    """Return the values of an array of pyarrow or a series of polars."""
-    from byref_sandbox.arrowcells import cells
-
-    if hasattr(array, "to_arrow"):
-        arrow = None
-        with suppress(*RAISED):  # integers of 128 bits
-            arrow = None if "Object" in str(array.dtype) else array.to_arrow()  # of objects it gives addresses
-        if arrow is None:
-            return array.to_list()  # type: ignore[no-any-return]
-        array = arrow
-    return cells(array, _unique, _durations)
-
-
-def _durations(array: Any) -> list[Any]:
-    """Return the values of an array of Arrow, durations with all their digits."""
-    import pyarrow
-
-    if not pyarrow.types.is_duration(array.type):
-        return array.to_pylist()  # type: ignore[no-any-return]
-    power = _POWERS[array.type.unit]
-    return [None if count is None else _duration(count, power) for count in array.cast(pyarrow.int64()).to_pylist()]
-
-
-def _listed(value: Any) -> Any:
-    """Return an array or a scalar of NumPy as Python's objects: moments and durations that `datetime` cannot hold as texts."""
-    listed = value.tolist()
-    if (kind := getattr(getattr(value, "dtype", None), "kind", None)) not in ("M", "m"):
-        return listed
-    numpy = sys.modules["numpy"]
-    unit, step = numpy.datetime_data(value.dtype)
-    if unit == "generic":
-        return listed
-    if kind == "M":
-        return _texts(listed, lambda count: _trimmed(str(numpy.datetime64(count, (unit, step)))))
-    if unit in _POWERS:
-        return _texts(listed, lambda count: _duration(count * step, _POWERS[unit]))
-    return _texts(listed, lambda count: str(numpy.timedelta64(count, (unit, step))))
-
-
-def _texts(listed: Any, text: Callable[[int], str]) -> Any:
-    if isinstance(listed, list):
-        return [_texts(one, text) for one in listed]
-    return text(listed) if isinstance(listed, int) else listed
-
-
-def _trimmed(moment: str) -> str:
-    """Return a moment without the zeros that its unit writes behind the seconds."""
-    return moment.rstrip("0").rstrip(".") if "." in moment else moment
-
-
-def _duration(count: int, power: int) -> str:
-    """Return a duration of so many units, 10**-power seconds each, as ISO 8601 writes it."""
-    seconds, part = divmod(abs(count), 10**power)
-    days, seconds = divmod(seconds, 86_400)
-    fraction = f".{part:0{power}}".rstrip("0") if part else ""
-    clock = f"T{seconds}{fraction}S" if seconds or part else ""
-    return f"{'-' if count < 0 else ''}P{f'{days}D' if days or not clock else ''}{clock}"
-
-
-def _of_pandas(value: Any) -> object:
-    pandas = sys.modules["pandas"]
-    if isinstance(value, pandas.DataFrame):
-        return _records(value)
-    if isinstance(value, pandas.Series):
-        if isinstance(value.index, pandas.RangeIndex):
-            return _column(value)
-        return _records(value.rename("value" if value.name is None else value.name).to_frame())
-    if isinstance(value, pandas.MultiIndex):
-        return value.tolist()
-    if isinstance(value, pandas.Index | pandas.api.extensions.ExtensionArray):
-        return _column(pandas.Series(value))
-    if pandas.api.types.is_scalar(value) and pandas.isna(value):
-        return None
-    if isinstance(value, datetime):
-        value = with_whole_minutes(value)
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def _records(frame: Any) -> list[dict[str, object]]:
-    """Return one dict per row. An index other than a RangeIndex becomes a column; repeated column names get a number."""
-    pandas = sys.modules["pandas"]
-    index = frame.index
-    levels = [] if isinstance(index, pandas.RangeIndex) else [index.get_level_values(i) for i in range(index.nlevels)]
-    labels = [f"index_{i}" if i else "index" for i in range(len(levels))]
-    labels = [label if level.name is None else level.name for label, level in zip(labels, levels, strict=True)]
-    # A column keeps its name where a level of the index has the same.
-    names = [*_unique(map(_label, [*frame.columns, *labels]))]
-    names = names[len(frame.columns) :] + names[: len(frame.columns)]
-    columns = [_column(pandas.Series(level)) for level in levels]
-    columns += [_column(frame.iloc[:, i]) for i in range(len(frame.columns))]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []
-
-
-def _label(name: object) -> str:
-    if isinstance(name, tuple):
-        return ".".join(map(_label, name))
-    # pandas reads None among names of text as NaN
-    return "null" if isinstance(name, float) and name != name else _key(name)
-
-
-def _unique(columns: Iterable[str]) -> dict[str, None]:
-    """Return the names of columns or members, of which those that come again have a number."""
-    names: dict[str, None] = {}
-    last: Counter[str] = Counter()
-    for stem in columns:
-        name = stem
-        while name in names:
-            last[stem] += 1
-            name = f"{stem}_{last[stem] + 1}"
-        names[name] = None
-    return names
-
-
 def _columns_of(row: Any) -> Iterable[str] | None:
     """Return the names of the columns of a database's row: SQLAlchemy's have fields, the others keys."""
     if (fields := getattr(row, "_fields", None)) is not None:
         return tuple(map(str, fields))
     keys = getattr(type(row), "keys", None)
     return keys(row) if callable(keys) and not hasattr(type(row), "__next__") else None
-
-
-def _column(series: Any) -> list[object]:
-    """Return the values of a column as Python objects, with None for missing ones."""
-    if isinstance(series.dtype, sys.modules["pandas"].ArrowDtype):
-        return _cells(series.array.__arrow_array__())
-    values: list[object] = series.tolist()
-    return [None if missing else value for value, missing in zip(values, series.isna().tolist(), strict=True)]
 
 
 class _Plain:
@@ -712,7 +558,7 @@ class _Plain:
         try:
             if isinstance(value, Mapping):
                 members = [*_members(value)]
-                names = _unique(_key(key) for key, _ in members)
+                names = unique(key_text(key) for key, _ in members)
                 return {name: self.of(member, depth + 1) for name, (_, member) in zip(names, members, strict=True)}
             if isinstance(value, list | tuple | set | frozenset):
                 return [self.of(item, depth + 1) for item in value]
@@ -734,12 +580,6 @@ class _Plain:
             self._endless += isinstance(error, RecursionError)
             converted = _hook(value)
             return str(converted) if type(converted) is type(value) else converted
-
-
-def _key(key: object) -> str:
-    if isinstance(key, str):
-        return str.__str__(key)
-    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
 
 
 def _escaped(value: object) -> tuple[bytes, int]:
