@@ -187,11 +187,10 @@ def _quoted(name: str) -> str:
 def _table(entry: Loaded, path: bytes) -> Any:
     if path in entry.tables:
         return entry.tables[path]
-    frame = entry.frames.get(path)
-    if frame is None:
-        value = entry.value
+    value = entry.value
+    if (frame := entry.frames.get(path)) is None:
         frame = frame_of(exact.decode(value.data) if isinstance(value, Exact) else entry.at(path))
-    return sqltables.arrow_of(frame)
+    return sqltables.arrow_of(frame, is_data=not isinstance(value, Exact))
 
 
 def _why(reference: sqltext.Reference, entry: Loaded, path: bytes, error: Exception) -> str:

@@ -163,7 +163,7 @@ class Loaded:
                 return
             try:
                 with budget.charged():
-                    self.tables[path] = sqltables.arrow_of(self.frames[path])
+                    self.tables[path] = sqltables.arrow_of(self.frames[path], is_data=True)
             except Exception:  # noqa: BLE001  of whatever kind: the run meets it again
                 self.left.add(path)
 

@@ -21,6 +21,7 @@ _OWN_NAME: Final = b"byref:name"
 _EXACT_DIGITS: Final = 15
 """Decimals of so many digits are exact as 64-bit floats."""
 _INT64: Final = 2**63
+_EXACT_INTEGER: Final = 2**53
 
 
 _OFFSET: Final = re.compile(r"([+-])([0-9]{2}):([0-9]{2})")
@@ -41,14 +42,19 @@ class Stream:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-def arrow_of(frame: pd.DataFrame) -> Any:
-    """Return a DataFrame as an Arrow table. An index that says something comes first; values that Arrow has no type for become JSON text."""
+def arrow_of(frame: pd.DataFrame, *, is_data: bool = False) -> Any:
+    """Return a DataFrame as an Arrow table. An index that says something comes first; values that Arrow has no type for become JSON text.
+
+    `is_data`: it was made of stored data, where pandas has whole numbers with nulls as floats. In SQL they are integers.
+    """
     if values.index_says_something(frame.index):
         frame = frame.reset_index(allow_duplicates=True)
     names, columns = [], []
     for position, label in enumerate(frame.columns):
         name = "_".join(str(part) for part in label if part != "") if isinstance(label, tuple) else str(label)
-        column, is_json = _column(frame.iloc[:, position])
+        series = frame.iloc[:, position]
+        whole = _whole_numbers(series) if is_data and series.dtype == np.float64 else None
+        column, is_json = _column(series) if whole is None else (whole, False)
         names.append((encodable(name) or f"column_{position + 1}", is_json))
         columns.append(column)
     fields = [
@@ -84,6 +90,16 @@ def zone_name(zone: str) -> str | None:
         return zone if _ZONE_NAME.fullmatch(zone) else None
     sign, hours, minutes = offset.groups()
     return f"Etc/GMT{'-' if sign == '+' else '+'}{int(hours)}" if minutes == "00" else None
+
+
+def _whole_numbers(series: pd.Series[Any]) -> Any:
+    """Return a column of floats as one of integers if nulls are all that keeps it from being one; else None."""
+    numbers = series.to_numpy()
+    missing = np.isnan(numbers)
+    there = numbers[~missing]
+    if len(there) in (0, len(numbers)) or not (np.abs(there) <= _EXACT_INTEGER).all() or (there % 1).any():
+        return None
+    return pa.array(np.where(missing, 0, numbers).astype(np.int64), mask=missing)
 
 
 def _column(series: pd.Series[Any]) -> tuple[Any, bool]:

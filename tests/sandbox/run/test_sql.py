@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from sampled import sampled
 
-from byref_sandbox import Data, Outcome, Sandbox
+from byref_sandbox import EXACT, Data, Outcome, Sandbox
 from byref_sandbox.code import sqltext
 from byref_sandbox.code.sqltext import Reference
 
@@ -221,6 +221,40 @@ def test_integers_are_whole_and_exact(sandbox: Sandbox) -> None:
     assert outcome.value == [{"s": 3 * 2**62 + 3, "m": 2**62 + 1, "h": 2**70, "c": 1}]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "kind", "total"),
+    [
+        ([1, None, 2], "BIGINT", 3),
+        ([1.5, None, 2], "DOUBLE", 3.5),
+        ([None, -(2**53), 3], "BIGINT", 3 - 2**53),
+        ([2**53 + 1, None], "BIGINT", 2**53 + 1),
+        ([1e300, None, 1], "DOUBLE", 1e300),
+        ([1e19, None, 1], "DOUBLE", 1e19),
+        ([True, None, False], "BOOLEAN", 1),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 3_000])
+def test_integers_with_nulls_are_integers(
+    sandbox: Sandbox, numbers: list[float | None], kind: str, total: float, times: int
+) -> None:
+    text = json.dumps([{"n": n} for n in numbers * times]).encode()
+    rows = Data(f"integers with nulls {numbers} {times}", lambda: text)
+    query = "SELECT typeof(any_value(n)) AS kind, sum(n) AS total FROM t"
+    if kind == "BOOLEAN":
+        query = "SELECT typeof(any_value(n)) AS kind, count(*) FILTER (n) AS total FROM t"
+    for _ in range(2):
+        [row] = records(sandbox.sql(query, {"t": rows}, session="integers with nulls").value)
+        assert (row["kind"], row["total"]) == (kind, pytest.approx(total * times))
+
+
+def test_what_code_left_as_floats_are_floats(sandbox: Sandbox) -> None:
+    made = pd.DataFrame({"n": [1.0, None, 2.0]})
+    kept = sandbox.run("u = t.copy()", {"t": made}).bound["u"]
+    exact = Data("floats with nulls", lambda: kept.exact, EXACT, frame=True)
+    for table in (made, exact):
+        assert sandbox.sql("SELECT typeof(any_value(n)) AS kind FROM t", {"t": table}).value == [{"kind": "DOUBLE"}]
+
+
 def test_mixtures_are_json(sandbox: Sandbox) -> None:
     rows = [{"v": 1}, {"v": "a"}, {"v": {"k": [5]}}, {"v": None}, {"v": {}}]
     assert sandbox.sql("SELECT count(v) AS n, typeof(any_value(v)) AS t FROM rows", {"rows": rows}).value == [
@@ -255,8 +289,6 @@ def test_dataframes_keep_their_types(sandbox: Sandbox) -> None:
 
 
 def test_a_result_is_kept_for_code_and_for_sql(sandbox: Sandbox) -> None:
-    from byref_sandbox import EXACT
-
     first = sandbox.sql("SELECT region, sum(units) AS u FROM orders GROUP BY 1", VARIABLES, keep="totals")
     made = first.bound["totals"]
     assert (made.kind, made.shape) == ("dataframe", "DataFrame of 4 rows and 2 columns")
