@@ -111,6 +111,22 @@ def test_an_output_of_a_tool_that_code_calls_too_has_another_name(
     assert run(session, "len(get_orders_result)").text == "2001"
 
 
+def test_names_bound_to_an_output_stay_when_a_function_gets_its_name(engine: Engine, tenant: str) -> None:
+    before = engine.session("chat", tenant=tenant)
+    before.process([{"id": n} for n in range(3_000)], tool="get_orders")
+    run(before, "orders = get_orders\nfirst = get_orders[:2]\nnewest = {'all': get_orders}\nframe = df(get_orders)")
+
+    def get_orders() -> str:
+        return "called"
+
+    code = "[len(orders), first, newest['all'] is orders, len(frame), get_orders()]"
+    for _ in range(2):
+        after = engine.session("chat", tenant=tenant, functions=[get_orders])
+        reply = run(after, code)
+        assert not reply.is_error and '[3000,[{"id":0},{"id":1}],true,3000,"called"]' in reply.text
+    assert run(before, "[len(get_orders), newest['all'] is orders, len(frame)]").text == "[3000,true,3000]"
+
+
 @journaled
 def test_a_call_waits_for_approval_and_none_is_made_twice(open_shop: Callable[..., Session], shop: Shop) -> None:
     code = "orders = get_orders('EU')\npaid = [refund(7), refund(8, why='late')]\n[len(orders), paid]"

@@ -84,18 +84,6 @@ class Inputs:
     """The data to which the state may refer, by name."""
 
 
-def without_outputs(given: Inputs, names: Collection[str]) -> Inputs:
-    """Return the inputs without outputs of tools that have these names: in code they are functions."""
-    hidden = {name for name in names if (one := given.variables.get(name)) is not None and one.origin == "output"}
-    if not hidden:
-        return given
-    return replace(
-        given,
-        variables={name: one for name, one in given.variables.items() if name not in hidden},
-        data={name: one for name, one in given.data.items() if name not in hidden},
-    )
-
-
 def look_up(scope: Scope, code: Analysed) -> Inputs:
     """Return the inputs of a run of this code.
 
@@ -179,9 +167,12 @@ def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs
     # What the code assigns is looked up too: a name that a tool's data has stands for that again in the next run.
     named = wanted | code.uses.assigned
     paths = {first for contents in snapshots for first in referred_names(contents.parts)}
-    known = variables.find(connection, scope.source, scope.row, named | paths)
+    functions = {one.name for one in scope.functions}
+    bound = variables.find(connection, scope.source, scope.row, named | paths)
+    # An output is hidden by a function with its name; what earlier runs have bound to it stays what it was.
+    known = {name: one for name, one in bound.items() if name not in functions or one.origin != "output"}
     exact = names.exact(connection, scope.row, {variable.name for variable in known.values()})
-    unknown = (code.uses.names | paths) - known.keys() - entries.keys()
+    unknown = (code.uses.names | paths) - bound.keys() - entries.keys()
     artifacts = _artifacts(connection, scope, unknown, code.uses.assigned)
     meant = {name: _meant(one, exact) for name, one in known.items()}
     meant |= {name: Meant(one.row_id) for name, one in artifacts.items()}
@@ -207,7 +198,7 @@ def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs
     texts = (code, *definitions)
     holding = {one.artifact.row_id for one in found.values() if one.artifact.kind == "json"}
     others: dict[str, bool] = {}
-    unknown = (code.uses.names | referred) - found.keys() - entries.keys() - former.keys()
+    unknown = (code.uses.names | referred) - found.keys() - entries.keys() - former.keys() - functions
     if unknown - artifacts.keys() - code.uses.assigned - _ALWAYS_THERE or any(map(_may_look_elsewhere, texts)):
         others = variables.of_tools_first(connection, scope.row, NAMED_IN_ERRORS)
     inputs = Inputs(

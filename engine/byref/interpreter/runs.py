@@ -83,7 +83,7 @@ def run(scope: Scope, code: str, *, inline_tokens: int, functions: Callee | None
         raise ToolError(f"the code has {len(code):,} characters; at most {MAX_CODE_CHARS:,} are run at once")
     program = Analysed(code)  # parsed once, here and in the interpreter
     with readable_failures(scope):
-        given = inputs.without_outputs(inputs.look_up(scope, program), {one.name for one in scope.functions})
+        given = inputs.look_up(scope, program)
     limits = scope.limits
     outcome, given, damaged = _run(scope, program, given, limits, functions)
     if outcome.error is not None and outcome.error.kind == SUSPENDED:
