@@ -95,11 +95,14 @@ class Liar:
                 ids = {str(message["id"]) for message in given["messages"] if "id" in message}
                 for message in given["messages"]:
                     await to({"jsonrpc": "2.0", **message})
+                    if given.get("in_turn"):
+                        await self.answer_to(message["id"])
                 if not given.get("leaves"):
                     async with self.answered:
                         await self.answered.wait_for(lambda: ids <= self.answers.keys())
                 await asyncio.sleep(given.get("stays", 0))
-                text = json.dumps(self.answers)
+                told = given.get("told", list(self.answers))
+                text = json.dumps({id: self.answers[id] for id in told})
             case "answers":
                 wanted = set(given.get("ids", []))
                 async with self.answered:
@@ -124,6 +127,10 @@ class Liar:
             case _:
                 text = f"{params['name']} of {self.name}"
         return {"result": {**page, "content": [{"type": "text", "text": text}]}}
+
+    async def answer_to(self, id: str) -> None:
+        async with self.answered:
+            await self.answered.wait_for(lambda: id in self.answers)
 
     async def plot(self, messages: list[Json], after: float) -> None:
         await asyncio.sleep(after)

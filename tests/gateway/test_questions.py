@@ -18,6 +18,7 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from byref.gateway.calls import MAX_ASKED
 from byref.gateway.questions import shown
 
 CARRIERS = ("evil", "near", "far")
@@ -274,6 +275,17 @@ def test_what_is_no_question_of_the_clients_is_an_error_to_the_server(court: Cou
     told = [(message, answers[f"none-{number}"]["message"]) for number, (message, _) in enumerate(NONE)]
     assert [said for (_, said), (_, part) in zip(told, NONE, strict=True) if part not in said] == []
     assert court.heard.asked == []
+
+
+@pytest.mark.slow
+def test_a_call_ends_a_server_that_asks_without_an_end(court: Court) -> None:
+    if court.is_modern:
+        pytest.skip("the client itself ends it after 10 rounds")
+    messages = [{"id": f"again-{number}", "method": "roots/list"} for number in range(MAX_ASKED + 2)]
+    told = [f"again-{number}" for number in range(MAX_ASKED - 1, MAX_ASKED + 2)]
+    first, *others = json.loads(court.call("evil_ask", messages=messages, in_turn=True, told=told)).values()
+    assert "roots" in first
+    assert all(f"was asked {MAX_ASKED} times" in one["message"] for one in others)
 
 
 def test_a_page_to_visit_carries_the_servers_name(court: Court) -> None:

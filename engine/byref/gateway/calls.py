@@ -32,6 +32,8 @@ INTERACTIVE = frozenset({"tools/call", "prompts/get", "resources/read"})
 PARKED_SECONDS = 600.0
 """Seconds for which an unanswered call is kept until the client makes it again with its answers."""
 MAX_PARKED = 100
+MAX_ASKED = 1_000
+"""Questions of servers that reach the client during one call, however many were answered: a server may ask without an end."""
 CANCEL_SECONDS = 1.0
 """Seconds for which the end of a call waits until the client was told that its questions are cancelled."""
 _STATE = "byref:"
@@ -121,8 +123,12 @@ class Call:
         """Ask the client a server's question, whose parameters are already in the client's form, and return the answer.
 
         Raises:
-            MCPError: the client answered with an error, or did not answer before the server's work was over.
+            MCPError: the client answered with an error, or did not answer before the server's work was over; or it was asked
+                `MAX_ASKED` times about this call already.
         """
+        if self._asked >= MAX_ASKED:
+            raise MCPError(INTERNAL_ERROR, f"the client was asked {MAX_ASKED} times during this call already")
+        self._asked += 1
         # `at` cancels this scope when the server's work on the call is over: nobody would use the answer any more.
         with anyio.CancelScope() as scope:
             ended = anyio.Event()
@@ -141,7 +147,6 @@ class Call:
         return answer.model_dump()
 
     async def _ask_by_answer(self, method: str, params: Json | None) -> Json:
-        self._asked += 1
         key, answered = str(self._asked), anyio.Event()
         self._questions[key] = wire(method, params), answered
         self._changed.set()
