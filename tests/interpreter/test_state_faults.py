@@ -6,8 +6,10 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -16,7 +18,7 @@ from byref import Engine, Session
 from byref.db.integrity import examine
 from byref.db.tables import NameRow
 from byref.interpreter import persistence
-from byref_sandbox import Sandbox
+from byref_sandbox import Outcome, Sandbox
 
 
 def ask(session: Session, code: str) -> str:
@@ -37,6 +39,53 @@ class C:
     def m(self):
         return D.seen"""
 """Classes with members that libraries have made."""
+
+
+class Overtaken(Sandbox):
+    """An interpreter right before whose runs another worker binds names anew, and that has nothing in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: list[Callable[[], object]] = []
+
+    def run(self, *arguments: Any, **options: Any) -> Outcome:
+        self._overtaken()
+        return super().run(*arguments, **options)
+
+    def sql(self, *arguments: Any, **options: Any) -> Outcome:
+        self._overtaken()
+        return super().sql(*arguments, **options)
+
+    def _overtaken(self) -> None:
+        if self.first:
+            self.first.pop(0)()
+
+
+@pytest.mark.parametrize(
+    ("made", "tool", "asked"),
+    [
+        ("{{n: (n,) for n in range({0})}}", "code_interpreter", {"code": "len(big)"}),
+        ("pd.DataFrame({{'n': range({0})}})", "artifact_sql", {"query": "SELECT count(*) FROM $big"}),
+    ],
+    ids=["code", "query"],
+)
+def test_what_another_worker_binds_anew_meanwhile_is_the_new_one(
+    shared_url: str, sandbox: Sandbox, made: str, tool: str, asked: dict[str, str]
+) -> None:
+    with (
+        Overtaken() as overtaken,
+        Engine(shared_url, interpreter=sandbox) as one,
+        Engine(shared_url, interpreter=overtaken) as two,
+    ):
+        first, second = (engine.session("chat", tools=("code_interpreter", "artifact_sql")) for engine in (one, two))
+
+        def bind(count: int) -> Callable[[], object]:
+            return lambda: ask(first, "big = " + made.format(count))
+
+        bind(20_000)()
+        overtaken.first = [bind(30_000), bind(25_000)]
+        assert second.call(tool, asked).content.splitlines()[-1] == "25000"
+        assert not overtaken.first
 
 
 @pytest.mark.slow

@@ -84,6 +84,15 @@ class Inputs:
     """The data to which the state may refer, by name."""
 
 
+def have_same_data(one: Inputs, other: Inputs) -> bool:
+    """Tell whether the names in two inputs stand for the same stored data: no other run has bound them meanwhile."""
+    first, second = (
+        (given.kept.digest, given.kept.exact, {name: found.artifact.row_id for name, found in given.variables.items()})
+        for given in (one, other)
+    )
+    return first == second
+
+
 def look_up(scope: Scope, code: Analysed) -> Inputs:
     """Return the inputs of a run of this code.
 

@@ -33,6 +33,8 @@ from byref_sandbox.outcome import FOREIGN_STATE, SUSPENDED
 
 MAX_CODE_CHARS = 200_000
 RECORDED_CHARS = 10_000
+MOST_LOOKS = 5
+"""How often names are looked up again whose data other runs have replaced before it was read."""
 """Maximum characters of a value, and of the printed text, in the record of a run."""
 _RECORD = insert(RunRow)
 
@@ -99,11 +101,12 @@ def _run(
     assert scope.sandbox is not None
     session = f"{scope.tenant}\0{scope.name}"
     # An interpreter of the host's own may send the code, and not every encoder accepts subclasses of str.
-    text: str = code
-    if not isinstance(scope.sandbox, Runner):
-        text, given = str(code), inputs.without_analysis(given)
+    is_sent = not isinstance(scope.sandbox, Runner)
+    text = str(code) if is_sent else code
+    given = inputs.without_analysis(given) if is_sent else given
     call = partial(scope.sandbox.run, text, session=session, limits=limits)
     damaged: dict[str, str] = {}
+    looks = MOST_LOOKS
     with readable_failures(scope):
         while True:
             # Passed only where there are such, because a host's own interpreter may lack these parameters.
@@ -112,8 +115,12 @@ def _run(
             try:
                 outcome = tracing.run(scope, "python", code, attempt)
             except ArtifactMissing as error:
-                # Nothing has run yet, so a retry is safe.
-                given = _without(scope, code, given, error, damaged)
+                # Nothing has run yet, so a retry is safe. What another run has bound anew meanwhile is there under another row.
+                again = inputs.look_up(scope, code) if looks else given
+                if inputs.have_same_data(given, again):
+                    given = _without(scope, code, given, error, damaged)
+                else:
+                    looks, given = looks - 1, inputs.without_analysis(again) if is_sent else again
                 continue
             if outcome.error is None or outcome.error.kind != FOREIGN_STATE or given.state is None:
                 return outcome, given, damaged

@@ -17,9 +17,9 @@ from byref.artifacts.variables import Variable
 from byref.conversation import tracing
 from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
-from byref.errors import ToolError
+from byref.errors import ArtifactMissing, ToolError
 from byref.interpreter import runs
-from byref.interpreter.inputs import Inputs, check_size, data_of, data_of_variable
+from byref.interpreter.inputs import Inputs, check_size, data_of, data_of_variable, have_same_data
 from byref.references.coercion import as_code, as_key
 from byref.references.targets import Target, lookup
 from byref.tools.code import INLINE_SHARE, answer
@@ -46,6 +46,28 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     if len(query) > runs.MAX_CODE_CHARS:
         raise ToolError(f"the query has {len(query):,} characters; at most {runs.MAX_CODE_CHARS:,} are taken")
     names = list(dict.fromkeys(reference.name for reference in sqltext.references(query)))
+    given, limits = _look_up(scope, names, keep), scope.limits
+
+    def attempt() -> Outcome:
+        return sandbox.sql(query, given.data, session=f"{scope.tenant}\0{scope.name}", limits=limits, keep=keep)
+
+    with readable_failures(scope):
+        for looks in range(runs.MOST_LOOKS + 1):
+            try:
+                outcome = tracing.run(scope, "sql", query, attempt)
+                break
+            except ArtifactMissing:  # what another run has bound anew meanwhile is there under another row
+                again = _look_up(scope, names, keep)
+                if looks == runs.MOST_LOOKS or have_same_data(given, again):
+                    raise
+                given = again
+    inline_tokens = int(scope.policy.reply_tokens * INLINE_SHARE)
+    done = runs.stage(scope, query, given, outcome, limits, inline_tokens=inline_tokens, language="sql")
+    return answer(scope, done if done.gone is not None else replace(done, gone=_for_code_alone(scope, outcome)))
+
+
+def _look_up(scope: Scope, names: list[str], keep: str) -> Inputs:
+    """Return the tables of a query that names these."""
 
     def look_up(connection: Connection) -> tuple[Kept, dict[str, Variable]]:
         found = _variables(connection, scope, names, keep)
@@ -59,18 +81,7 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
         variable.artifact.use()
     for name, target in _artifacts(scope, [name for name in names if name not in found]).items():
         data[name] = _data(scope, target, name)
-    limits = scope.limits
-    with readable_failures(scope):
-        outcome = tracing.run(
-            scope,
-            "sql",
-            query,
-            lambda: sandbox.sql(query, data, session=f"{scope.tenant}\0{scope.name}", limits=limits, keep=keep),
-        )
-    inline_tokens = int(scope.policy.reply_tokens * INLINE_SHARE)
-    given = Inputs(kept, found, data)
-    done = runs.stage(scope, query, given, outcome, limits, inline_tokens=inline_tokens, language="sql")
-    return answer(scope, done if done.gone is not None else replace(done, gone=_for_code_alone(scope, outcome)))
+    return Inputs(kept, found, data)
 
 
 def _for_code_alone(scope: Scope, outcome: Outcome) -> str | None:
