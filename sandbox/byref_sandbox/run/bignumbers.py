@@ -13,6 +13,7 @@ import random
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 import re2
@@ -23,8 +24,6 @@ _MOST_CHARS: Final = 4 << 20
 """Characters of a text in which numbers are replaced: it takes jq's own time three times more."""
 _MOST_NUMBERS: Final = 1 << 18
 """More would need stand-ins of which jq takes one for the length of a text or an array; of those that are used it says that they are too large."""
-_MOST_DIGITS: Final = 4_300
-"""Python reads no longer integers."""
 _LOOPS: Final = re.compile(r"\b(?:range|limit|until|while|repeat|nth|skip|recurse|combinations|def)\b")
 """What may go on as often as a number says: a stand-in would keep it busy for ever."""
 _LARGE: Final = EXACT_BELOW >> 1
@@ -39,7 +38,9 @@ _OF_PROGRAM: Final = re.compile(rf'"(?:[^"\\]++|\\.)*+"|(?<![\w.$]){_LARGE_NUMBE
 _NUMBER: Final = re.compile(r"-?[0-9][0-9.]*(?:[eE][+-]?[0-9]+)?")
 _STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
-Number = int | float
+Number = int | Decimal
+"""With all digits, of which jq compares all."""
+Read = int | float
 Run = Callable[[str, str], list[Any]]
 
 
@@ -50,7 +51,7 @@ def may_be_large(text: str) -> bool:
 
 def makes(source: str, text: str, outputs: list[Any]) -> bool:
     """Whether outputs have large integers that neither the program nor the text has: jq has made them, of floats."""
-    return _has_others(outputs, set()) and _has_others(outputs, {*_numbers(source, text).values()})
+    return _has_others(outputs, set()) and _has_others(outputs, {*map(_read, _numbers(source, text).values())})
 
 
 def computes(source: str, text: str, outputs: list[Any], run: Run) -> bool | None:
@@ -67,7 +68,7 @@ def computes(source: str, text: str, outputs: list[Any], run: Run) -> bool | Non
         return makes(source, text, outputs) or None
     for stand_ins in (_near(ordered), _far(ordered), _between(ordered)) if ordered else ():
         texts = {token: repr(stand_ins[number]) for token, number in numbers.items()}
-        back = {stand_in: number for number, stand_in in stand_ins.items()}
+        back = {stand_in: _read(number) for number, stand_in in stand_ins.items()}
         back_texts = {stand_in: token for token, stand_in in texts.items()}
         try:
             found = run(_replaced(_OF_PROGRAM, source, texts), _replaced(_OF_DATA, text, texts))
@@ -75,7 +76,7 @@ def computes(source: str, text: str, outputs: list[Any], run: Run) -> bool | Non
                 return True
         except (ValueError, RecursionError, MemoryError):
             return True
-    return _has_others(outputs, {*ordered})
+    return _has_others(outputs, {*map(_read, ordered)})
 
 
 def _numbers(source: str, text: str) -> dict[str, Number]:
@@ -86,7 +87,7 @@ def _replaced(tokens: re.Pattern[str], text: str, texts: dict[str, str]) -> str:
     return tokens.sub(lambda found: texts.get(found[0], found[0]), text)
 
 
-def _restored(value: Any, back: dict[float, Number], texts: dict[str, str]) -> Any:
+def _restored(value: Any, back: dict[float, Read], texts: dict[str, str]) -> Any:
     """Return an output with the numbers that stand-ins stand for, also where the program has made text of them."""
     kind = type(value)
     if kind is list:
@@ -98,7 +99,7 @@ def _restored(value: Any, back: dict[float, Number], texts: dict[str, str]) -> A
     return back.get(value, value) if kind is int or kind is float else value
 
 
-def _has_others(value: Any, known: set[Number]) -> bool:
+def _has_others(value: Any, known: set[Read]) -> bool:
     """Whether a value has large integers that are not known; jq writes some as `3e+18`."""
     kind = type(value)
     if kind is list or kind is dict:
@@ -108,14 +109,17 @@ def _has_others(value: Any, known: set[Number]) -> bool:
     return kind is int and not -EXACT_BELOW < value < EXACT_BELOW and value not in known
 
 
+def _read(number: Number) -> Read:
+    """Return a number as it is read from an output."""
+    return float(number) if isinstance(number, Decimal) else number
+
+
 def _large(tokens: Iterable[str]) -> dict[str, Number]:
     """The large numbers among tokens, by how they are written."""
     found: dict[str, Number] = {}
     for token in {*tokens}:
-        if token[0] != '"':
-            number = int(token) if token.lstrip("-").isdigit() and len(token) < _MOST_DIGITS else float(token)
-            if math.isfinite(number) and abs(number) >= _LARGE:
-                found[token] = number
+        if token[0] != '"' and math.isfinite(size := abs(float(token))) and size >= _LARGE:
+            found[token] = int(token) if token.lstrip("-").isdigit() else Decimal(token)
     return found
 
 
