@@ -29,7 +29,10 @@ def made(session: Session, name: str) -> Any:
     return session.variable("small").value()
 
 
-@pytest.mark.parametrize("name", MADE)
+QUICK = ("table", "series", "matrix")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MADE])
 def test_a_reference_brings_what_a_smaller_one_brings(session: Session, name: str) -> None:
     small = made(session, name)
     schema = {"type": "object", "properties": {"x": {"type": "object" if name == "series" else "array"}}}
