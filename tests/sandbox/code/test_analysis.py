@@ -100,9 +100,9 @@ def test_hostile_code_is_read_without_harm(code: str) -> None:
 
 def test_many_dollars_in_one_line_take_linear_time() -> None:
     started = time.process_time()
-    assert strip_dollars("$a, " * 200_000) == "a, " * 200_000
-    assert strip_dollars("f'" + "{$a}" * 200_000 + "'") == "f'" + "{a}" * 200_000 + "'"
-    assert time.process_time() - started < 8
+    assert strip_dollars("$a, " * 100_000) == "a, " * 100_000
+    assert strip_dollars("f'" + "{$a}" * 100_000 + "'") == "f'" + "{a}" * 100_000 + "'"
+    assert time.process_time() - started < 4
 
 
 def test_the_host_side_imports_nothing_heavy() -> None:
