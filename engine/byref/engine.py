@@ -57,24 +57,26 @@ SHRINK_PAGES = 100
 class Engine:
     """A database, a sandbox and a policy. One engine can be shared; it is safe to use from any thread and after a fork.
 
-    `url` is a SQLAlchemy URL of SQLite or PostgreSQL, or a host's own Engine. `create=None` makes the tables in a new SQLite
-    database and only checks any other; True migrates to head; False only checks. `schema` (PostgreSQL) holds the tables.
-    `interpreter` runs model-written code in place of the engine's own sandbox, and the host has to close it: a
-    `byref_sandbox.Sandbox`, or a `byref.adapters.dask.DaskInterpreter`. `jail` says which walls the engine's own sandbox must have:
-    "full", or "language-only", which is no security boundary (code that gets out of the language has the rights of the
-    host's user) and is meant for code that you would run yourself.
-    With `durability="full"`, each commit waits until the disk has it, also on SQLite, where a power cut may otherwise lose the
-    last commits.
-    `counter` counts tokens, `models` knows windows and prices; a dict gives those of your own models. `blobs` stores the bytes of artifacts in place of the database:
-    a store of `byref.stores`, or one of your own. `telemetry` selects what is reported to OpenTelemetry, if that is installed.
-    `modules` are names of further packages of pure Python that code may import, as `["humanize"]`. Each is checked now, and loaded when
-    code first names it; what is left of it reaches no files, network, threads or processes (`byref modules check` tells what does).
-    `functions` are what code of every session may call: callables, or `byref.Function`.
+    `url` is a SQLAlchemy URL of SQLite or PostgreSQL, or your own SQLAlchemy Engine. `create=None` makes the tables in a new
+    SQLite database and only checks any other; True migrates to head; False only checks. `schema` (PostgreSQL) holds the tables.
+    With `durability="full"` each commit waits until it is on disk; without it, a power cut may lose the last commits on SQLite.
+
+    `policy` holds for sessions that have none of their own. `blobs` stores the bytes of artifacts outside of the database: a
+    store of `byref.stores`, or one of your own. `counter` counts tokens. `models` knows windows and prices; a dict adds those of
+    your own models. `telemetry` selects what is reported to OpenTelemetry, if that is installed.
+
+    `jail` says which walls the engine's own sandbox must have: "full", or "language-only", which is no security boundary (code
+    that escapes from the language has the rights of the host's user) and is meant for code that you would run yourself.
+    `interpreter` runs model-written code in place of that sandbox: a `byref_sandbox.Sandbox` or a
+    `byref.adapters.dask.DaskInterpreter`, which you close yourself. `modules` are names of further packages of pure Python that
+    code may import, such as `["humanize"]`. Each is checked now, and loaded when code first names it; code gets only the parts
+    that reach no files, network, threads or processes (`byref modules check` lists the others). `functions` are what code of
+    every session may call: callables, or `byref.Function`.
 
     Raises:
         SchemaMismatch: the database is at another revision; the message says what to do.
         StorageFailure: the database cannot be reached.
-        ConfigurationError: an argument makes no sense.
+        ConfigurationError: an argument is invalid.
     """
 
     def __init__(
@@ -170,15 +172,15 @@ class Engine:
     ) -> Session:
         """Open a conversation, or create it; with `create=False`, only open it, and write nothing.
 
-        `id` and `tenant` are the host's own, 1 to 512 bytes of UTF-8. Arguments given at creation are stored; arguments given
-        later apply only to this handle. `tools` are names of those in `Policy.tools`. `functions` are what this handle's code may call,
-        in addition to the engine's: callables, or `byref.Function`. With `db`, a SQLAlchemy Session or
-        Connection, every commit joins the host's transaction, in a SAVEPOINT.
+        You choose `id` and `tenant`, each 1 to 512 bytes of UTF-8. `model`, `context_window`, `policy` and `tools` are stored if
+        they are given at creation; given later they apply only to this handle. `tools` are names of tools, as in `Policy.tools`.
+        `functions` are what code of this handle may call in addition to the engine's: callables, or `byref.Function`. With `db`,
+        a SQLAlchemy Session or Connection, every commit joins the host's transaction, in a SAVEPOINT.
 
         Raises:
-            InvalidId: the id or tenant cannot be kept as it is.
-            ConfigurationError: an argument makes no sense.
-            UnknownSession: there is none, and `create` is False.
+            InvalidId: the id or tenant cannot be stored unchanged.
+            ConfigurationError: an argument is invalid.
+            UnknownSession: there is no such conversation, and `create` is False.
             StorageFailure: the database failed.
         """
         name, tenant = lifecycle.check_id("id", id), lifecycle.check_id("tenant", tenant)
@@ -251,7 +253,7 @@ class Engine:
         `tools`, `policy` and `functions` are the arguments with which the session will be opened.
 
         Raises:
-            ConfigurationError: an argument makes no sense.
+            ConfigurationError: an argument is invalid.
         """
         policy = policy or self._policy
         names = policy.tools if tools is None else check_tools(tools)
@@ -264,7 +266,7 @@ class Engine:
     def tool_schema(self, tool: str, *, tenant: str = "default") -> dict[str, Any] | None:
         """Return the JSON Schema of what a tool has returned to a tenant so far; None if nothing is known.
 
-        It is learned from outputs that `Session.process` took and from calls by code, and begins with `ToolPolicy(schema=…)` of the
+        It is learned from outputs given to `Session.process` and from calls by code. It begins with `ToolPolicy(schema=…)` of the
         engine's policy.
 
         Raises:
@@ -321,7 +323,7 @@ class Engine:
         must be an entry of an earlier page, because another tenant may have a conversation with the same id.
 
         Raises:
-            ConfigurationError: `after` is not or no longer a conversation, or `limit` is not a valid number.
+            ConfigurationError: there is no conversation `after` (any more), or `limit` is not a valid number.
         """
         whose = None if tenant is None else lifecycle.check_id("tenant", tenant)
         behind, most = _behind(whose, after), check_limit(limit)
@@ -333,7 +335,7 @@ class Engine:
     def pending(self, tenant: str | None = "default", *, limit: int | None = None) -> list[PendingRun]:
         """Return a tenant's runs of code that wait for approvals, oldest first; None means all tenants.
 
-        At most `limit` of them, and never more than 1,000: those that are decided make room for the others.
+        At most `limit` runs are returned, and never more than 1,000: decide these to see the next ones.
 
         Raises:
             ConfigurationError: `limit` is not a valid number.
@@ -378,9 +380,9 @@ class Engine:
     def sweep(self, *, grace: timedelta = GRACE) -> Swept:
         """Delete expired data, staged bytes that were never committed, and bytes without an artifact; return the amounts.
 
-        Staged bytes younger than `grace` stay, because a `process` may be about to commit them. Any number of processes may
-        sweep at once. A SQLite file shrinks by the deleted data. In the object store, all objects that this database does not
-        know are deleted, so its folder or prefix must belong to one database only.
+        Staged bytes younger than `grace` stay, because a call of `process` may still commit them. Any number of processes may
+        sweep at once. A SQLite file shrinks by the deleted data. In a store of `byref.stores` all objects that this database
+        does not know are deleted, so its folder or prefix must belong to one database only.
         """
         self._uses.write()
         self._learning.write()
@@ -394,9 +396,9 @@ class Engine:
         return gone
 
     def close(self) -> None:
-        """Stop the engine's own sandbox and close its own connections; those that the host gave stay open.
+        """Stop the engine's own sandbox and close its own connections; those that you gave to it stay open.
 
-        After it every call of the engine and of its sessions that needs the database raises ConfigurationError.
+        After this, every call of the engine and of its sessions that needs the database raises ConfigurationError.
         """
         try:
             self._uses.close()

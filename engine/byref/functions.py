@@ -50,7 +50,7 @@ class Function:
     what code gets: JSON values, text, bytes, dates, DataFrames. What it raises is an exception in the code.
 
     Raises:
-        ConfigurationError: a field makes no sense; the message names it.
+        ConfigurationError: a field is invalid; the message names it.
     """
 
     name: str
@@ -64,15 +64,15 @@ class Function:
     approval: Approval = False
     """Whether each call waits for `Session.resume`; or a predicate over the arguments that says so."""
     repeatable: bool = False
-    """Whether a call that was under way when its process died may be made once more: it only reads, or it is idempotent."""
+    """Whether a call may be made again if its process died while it was running: it only reads, or it is idempotent."""
     max_calls: int | None = None
     """The most calls of one session."""
     timeout: float = 60.0
     """Seconds after which code gets a TimeoutError: less than 10,000,000, some 115 days."""
     concurrency: int = 16
-    """The most calls of one run that are under way at once; others wait."""
+    """The most calls of one run that run at once; others wait."""
     positional: tuple[str, ...] | None = field(default=None, repr=False)
-    """Parameters that code may give by place, in order; None: all, the required ones first."""
+    """Parameters that code may give as positional arguments, in order; None: all, the required ones first."""
     learned: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     """The schema of what it has returned so far, where `returns` is None; the engine sets it."""
     types: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)

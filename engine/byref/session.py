@@ -55,9 +55,9 @@ class HistoryEntry:
 
 
 class Session:
-    """A handle on one conversation; `Engine.session` makes it. Handles are cheap, and any number may be open at once.
+    """A handle on one conversation, made by `Engine.session`. Handles are cheap, and any number may be open at once.
 
-    Methods may be called from any thread. With a host's transaction (`db=`) they join it and are used on its thread.
+    Methods may be called from any thread. With a host's transaction (`db=`) they join it, and must be called on its thread.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -114,9 +114,10 @@ class Session:
     ) -> Result:
         """Process the output of a tool and return the result that the model reads.
 
-        `output` is any Python object; nothing in it makes this raise. The same content of the same tool under the same `call_id` is
-        the same output: its result is the first one, byte for byte. `arguments` are stored as the model wrote them. An open file, or
-        an iterator of text or bytes, is read to its end and then judged; an exception of it passes on, and nothing is stored.
+        `output` is any Python object; no value makes this raise. If the same content of the same tool was processed before under
+        the same `call_id`, the first result is returned, byte for byte. `arguments` are stored as the model wrote them. An open
+        file, or an iterator of text or bytes, is read to its end and then judged; an exception that it raises is raised here, and
+        nothing is stored.
 
         Raises:
             SessionGone: the conversation has ended or was deleted.
@@ -143,8 +144,8 @@ class Session:
     def call(self, name: str, arguments: Mapping[str, Any] | str | None, *, call_id: str | None = None) -> ToolReply:
         """Answer a call of one of the session's tools. A mistake of the model gives an error reply, not an exception.
 
-        The same call under the same `call_id` gets the first reply and does not run again, until a compaction or usage is
-        recorded, but that of a side call. That ends the turn, and providers reuse call ids in later turns.
+        In one turn, the same call under the same `call_id` gets the first reply and does not run again. A turn ends when a
+        compaction or usage is recorded (except the usage of a side call), because providers reuse call ids in later turns.
         """
         call_id = _call_id(call_id)
         return tracing.call(
@@ -152,14 +153,14 @@ class Session:
         )
 
     def resume(self, call_id: str, decisions: Mapping[str, bool | Mapping[str, Any]]) -> ToolReply:
-        """Decide about calls that wait for approval, and go on with the code that made them, in this or any other process.
+        """Decide about calls that wait for approval, and continue the code that made them, in this or any other process.
 
-        `call_id` is that of the model's call whose reply has `pending`. `decisions` has, by the ids of pending calls, True,
-        False, or the arguments with which the call is to be made instead. The code runs again from its beginning; what its calls
-        have returned comes out of the journal, and none of them is made twice. The reply may be pending again.
+        `call_id` is that of the model's call whose reply has `pending`. `decisions` maps ids of pending calls to True, False, or
+        other arguments with which to make the call. The code runs again from its beginning; earlier calls get their results from
+        the journal, and none of them is made twice. The new reply may have `pending` again.
 
         Raises:
-            ConfigurationError: no code waits under that id, it has ended meanwhile, or a decision is about no call of it.
+            ConfigurationError: no code waits under that id, it has ended meanwhile, or a decision names none of its calls.
         """
         scope, checked = self._scope, _call_id(call_id)
         if checked is None:
@@ -179,16 +180,16 @@ class Session:
         return [one for _, one in self._scope.read(lambda c: approvals.listed(c, self._scope.row, checked))]
 
     def run(self, code: str) -> Outcome:
-        """Run code over the session's variables for the host: the interpreter's outcome, unbounded and not accounted.
+        """Run your own code over the session's variables; return the interpreter's outcome, whole and without counting tokens.
 
         Names that the code assigns are bound as for the model, or listed in `unkept` with the reason; the run is recorded. If the
-        code names expired data, the error's hint says what it was and which call makes it again.
+        code names expired data, the error's hint says what it was and which call creates it again.
 
         Raises:
-            ToolError: the code has more than 200,000 characters or names more than 10,000 variables, this platform has no
-                interpreter or it cannot be started, or data that the code names cannot be read: it is JSON too large to be
-                held as a value, it is damaged, or it expired or was deleted after it was looked up.
-            QuotaExceeded: what the code left no longer fits, because others have stored data meanwhile.
+            ToolError: the code has more than 200,000 characters or names more than 10,000 variables; there is no interpreter on
+                this platform, or it cannot be started; or data that the code names cannot be read, because it is JSON too large
+                for a value, is damaged, or expired or was deleted after it was looked up.
+            QuotaExceeded: the names that the code left no longer fit, because others have stored data meanwhile.
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed.
         """
@@ -214,7 +215,7 @@ class Session:
     def reset(self) -> None:
         """Forget the names that code bound: values, functions, classes, imports. Variables of outputs stay.
 
-        Their values are deleted, except those that `keep` kept. Figures and files stay, because replies name them. The work is
+        Their values are deleted, except those marked by `keep`. Figures and files stay, because replies name them. The work is
         done in steps, between which others can write; names that another call binds meanwhile stay.
 
         Raises:
@@ -239,7 +240,7 @@ class Session:
 
         Raises:
             ToolError: text for the model: the reference is unknown, its jq fails, or the data does not fit the schema.
-            SessionGone: the arguments name something, and the conversation has ended or was deleted.
+            SessionGone: the arguments have a reference, and the conversation has ended or was deleted.
         """
         return references.resolve(self._scope, arguments, schema, tool=tool, call_id=_call_id(call_id))
 
@@ -251,8 +252,8 @@ class Session:
         """Record the usage of one request to a model; the same counts under the same `request_id` are recorded once.
 
         `usage` is anything that `byref.usage.normalise` accepts: a response, its usage, or the events of its stream. With
-        `context`, it sets the session's context to input + output, which then includes the pending outputs up to step `through`
-        (None: all so far), and ends the turn. Side calls (titles, guards) pass `context=False`.
+        `context`, it ends the turn and sets the session's context to input + output, in which the pending outputs up to step
+        `through` (None: all so far) are included. For side calls (titles, guards) pass `context=False`.
 
         Raises:
             ConfigurationError: the object has no token counts that byref knows.
@@ -295,18 +296,18 @@ class Session:
         )
 
     def context_tokens(self) -> int:
-        """Return the tokens of the next request: the last recorded usage and everything that was added since."""
+        """Return the tokens of the next request: the last recorded usage plus everything that was added since."""
         return self._scope.standing().context
 
     def usage(self) -> Totals:
-        """Return the sums over the session, and the cost of reading all saved tokens once."""
+        """Return the sums over the session, and what its saved tokens would have cost if they had been read once."""
         scope = self._scope
         totals = scope.read(lambda connection: ledger.totals(connection, scope.row))
         saved = None if scope.model is None else scope.models.input_cost(scope.model, totals.tokens_saved)
         return replace(totals, cost_saved=saved)
 
     def ledger(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return the steps behind `after` in order, at most `limit`; None means all. Before a step come the calls that its code made.
+        """Return the steps behind `after` in order, at most `limit`; None means all. Calls by code stand before their code's step.
 
         Raises:
             ConfigurationError: `after` is not a step, or `limit` is not a valid number.
@@ -323,7 +324,7 @@ class Session:
         return self._scope.read(work)
 
     def explain(self, call_id_or_step: str | int) -> Explanation:
-        """Return why an output took its route. It is found by its step, or as the newest one with a call id.
+        """Return why an output took its route: the output of a step, or the newest one with a call id.
 
         Raises:
             ConfigurationError: there is no such output or reply.
@@ -380,7 +381,7 @@ class Session:
         list is an empty page.
 
         Raises:
-            ConfigurationError: `after` is not or no longer a variable, or `limit` is not a valid number.
+            ConfigurationError: there is no variable `after` (any more), or `limit` is not a valid number.
         """
         scope, most = self._scope, check_limit(limit)
         name = None if after is None else _text("after", after).removeprefix("$")
@@ -412,7 +413,7 @@ class Session:
         A page has at most `limit` artifacts, beginning behind the one with the id or pointer `after`; the last page has fewer.
 
         Raises:
-            ConfigurationError: `after` is not or no longer an artifact, or `limit` is not a valid number.
+            ConfigurationError: there is no artifact `after` (any more), or `limit` is not a valid number.
         """
         scope, most = self._scope, check_limit(limit)
         id_ = None if after is None else _text("after", after)
@@ -437,11 +438,11 @@ class Session:
         content_type: str | None = None,
         preview_chars: int = store.PREVIEW_CHARS,
     ) -> Artifact:
-        """Keep a value of the host's own beside the outputs: text, bytes, JSON, or a stream of text or bytes.
+        """Store a value of your own as an artifact: text, bytes, JSON, or a stream of text or bytes.
 
         Raises:
-            QuotaExceeded: it is larger than the policy's `max_artifact_bytes`, or all that is stored with it is more than
-                `max_session_bytes` or `max_tenant_bytes`.
+            QuotaExceeded: it is larger than the policy's `max_artifact_bytes`, or with it the session or the tenant would have
+                more stored than `max_session_bytes` or `max_tenant_bytes`.
             ConfigurationError: the name or content type is unusable.
         """
         scope = self._scope
@@ -476,9 +477,9 @@ class Session:
         return lifecycle.share(self._scope, self._own(artifact), with_)
 
     def keep(self, artifact: Artifact | str) -> Artifact:
-        """Let an artifact neither expire nor go with `end`: handles on the ended session still read it.
+        """Mark an artifact so that it does not expire and `end` does not delete it: handles on the ended session still read it.
 
-        It goes when the session or the tenant is deleted, and counts for the quotas until then.
+        It is deleted with the session or the tenant, and counts for the quotas until then.
 
         Raises:
             ConfigurationError: there is no such artifact here.
@@ -491,22 +492,22 @@ class Session:
         return self._own(found)
 
     def export(self, artifact: Artifact | str, target: str | os.PathLike[str] | IO[bytes]) -> int:
-        """Write an artifact's bytes, as they are stored, to a path or an open binary file; return how many they are.
+        """Write an artifact's bytes, as they are stored, to a path or an open binary file; return their number.
 
-        It is read frame by frame, never whole. A path gets the whole file or none: what was there before is replaced at
-        the end.
+        The artifact is read frame by frame, so it is never all in memory. A path gets the whole file or nothing: a file that
+        was there before is replaced at the end.
 
         Raises:
-            ConfigurationError: there is no such artifact here, or the target is no place for bytes.
+            ConfigurationError: there is no such artifact here, or bytes cannot be written to the target.
             ArtifactMissing: its bytes are damaged, or were deleted meanwhile.
             OSError: the file cannot be written.
         """
         return export.export(self._own(artifact), target)
 
     def delete_artifact(self, artifact: Artifact | str) -> bool:
-        """Delete an artifact and the variables that are bound to it; False if there is none.
+        """Delete an artifact and the variables that are bound to it; return False if there is none.
 
-        Nothing of it stays but what the model has read. Its bytes go with the last artifact of the tenant that has them.
+        Only the text that the model has read stays. Its bytes are deleted with the tenant's last artifact that has them.
 
         Raises:
             StorageFailure: the database failed.
@@ -532,7 +533,11 @@ class Session:
     # The end
 
     def end(self) -> None:
-        """End the conversation: artifacts that are not kept and variables go, the ledger stays, no more output is accepted."""
+        """End the conversation: delete its variables, and its artifacts without `keep`; the ledger stays, later writes fail.
+
+        Raises:
+            StorageFailure: the database failed.
+        """
         scope = self._scope
 
         def work(connection: Connection) -> None:
@@ -546,7 +551,7 @@ class Session:
             discards.try_to_empty(scope.database.write, scope.objects)
 
     def close(self) -> None:
-        """Release the handle; the conversation stays as it is."""
+        """Release the handle; the conversation is not changed."""
 
 
 def _text(name: str, value: object) -> str:

@@ -125,7 +125,7 @@ def model_function(
     RuntimeError in code if that cannot help. `options` are further fields of `byref.Function`.
 
     Raises:
-        ConfigurationError: an argument makes no sense.
+        ConfigurationError: an argument is invalid.
     """
     about = f"model function {shown(name)}"
     for what, value in (("max_tokens", max_tokens), ("budget_tokens", budget_tokens)):

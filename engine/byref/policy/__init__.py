@@ -116,10 +116,10 @@ class ToolPolicy:
     only a tool can have. `mapper`, a jq program or a function of the parsed output, changes an output before anything else
     reads it. `template`, in Jinja's language, renders the output as text, after the mapper if there are both. `names` gives
     other names to the variables of top-level keys. `references=False` leaves the tool's arguments as the model wrote them.
-    `format` says what its text is, whatever `tables` says: `csv` (cells divided by any delimiter), `box`
-    (drawn with bars, as in Markdown), `aligned` (columns that blanks divide), `expanded` (a member on each line), `ndjson`, or `text`,
-    which is never a table. `schema` is a JSON Schema of what the tool returns, with which what is learned of it begins; a function of
-    the tool's name shows it to the model.
+    `format` says what the tool's text is, whatever `tables` says: `csv` (cells separated by any delimiter), `box` (drawn with
+    bars, as in Markdown), `aligned` (columns separated by blanks), `expanded` (a member on each line), `ndjson`, or `text`, which
+    is never a table. `schema` is a JSON Schema of what the tool returns, with which learning begins; a function of the tool's
+    name shows it to the model.
 
     Raises:
         ConfigurationError: a knob is unknown or out of range, or a program or template has a fault.
@@ -194,16 +194,15 @@ class Policy:
     """The settings that say which outputs are too big, and what happens to them.
 
     Sizes are UTF-8 bytes of the text that the model would read; tokens are counted by the engine's counter. Defaults are those
-    of the reference systems. `Policy()` is the preset `Policy.variables()` with four knobs that this preset's document does not
-    have: an envelope form of its own, `outline`; a bound on text that passes whole, `wholesale_tokens`; `keep_tokens`; and
-    `tables`.
+    of the reference systems. `Policy()` is the preset `Policy.variables()` with four knobs of its own: the envelope form
+    `outline`; a bound on text that passes whole, `wholesale_tokens`; `keep_tokens`; and `tables`.
 
     Raises:
         ConfigurationError: a knob is unknown or out of range, or two of them contradict each other.
     """
 
     enabled: bool = True
-    """Whether outputs are gated at all; False passes every output through."""
+    """False passes every output through whole, without any gate."""
     mode: Mode = "auto"
     """What becomes of structured output that is too big. `auto` is `variables` if the interpreter is among the session's tools,
     else `artifact` if a reader is, else `truncate`."""
@@ -214,39 +213,39 @@ class Policy:
     wholesale_tokens: int | None = 20_000
     """Tokens above which `plaintext="auto"` truncates text, even if there is room for it; None: only the other bounds apply."""
     envelope_form: EnvelopeForm = "outline"
-    """The form of an envelope. `outline` shows the whole shape, values that code needs, and one complete record; the presets of the
-    other names set theirs."""
+    """The form of an envelope. `outline` shows the whole shape, values that code needs, and one complete record; each preset sets
+    the form of its own name."""
     schema_form: SchemaForm = "short"
     """How the envelope form `outline` writes the schema: in a short notation, or as JSON Schema. The other forms have their own."""
     tables: Tables = "auto"
     """Whether text that is a table is taken for one: `auto` recognises it by its content, `off` leaves text as it is."""
     context_percentage: float | None = 0.25
-    """Gate for a single output: a fraction of the model's window at 4 bytes a token, clamped between the next two knobs; None:
-    off."""
+    """An output is too big above this fraction of the model's window, at 4 bytes a token, but not below the next knob nor above
+    the one after it; None: off."""
     min_threshold_bytes: int = 4096
-    """An output with fewer bytes is always inline."""
+    """The floor: an output with fewer bytes passes whole, whatever the window and headroom say."""
     max_threshold_bytes: int | None = 1_048_576
-    """An output with more bytes is always offloaded or truncated, however large the window is; None: off."""
+    """The ceiling: an output with more bytes is offloaded or truncated, however large the window is; None: off."""
     headroom_percentage: float = 0.70
     """An output is too big if it would push the context past this fraction of the window; 1.0 disables the gate."""
     max_result_tokens: int | None = 7_000
     """An output with more tokens is too big."""
     max_output_bytes: int | None = None
-    """An output with so many bytes or more is too big."""
+    """An output with at least so many bytes is too big."""
     keep_tokens: int | None = 500
-    """An output that passes whole is also stored and bound to a variable if it has so many tokens or more, so that code can
-    compute with it, and `$name` hands it to another tool; None: never. It passes unaltered, and counts against the quotas."""
+    """An output of at least so many tokens that passes whole is also stored and bound to a variable, so that code can compute
+    with it, and `$name` hands it to another tool; None: never. Its text does not change, and it counts against the quotas."""
     preview_tokens: int = 1_000
-    """Maximum tokens of a preview; in the form `outline`, of the whole envelope, but at least 300. In the form `variables`, an output
-    below 200,000 tokens gets a share of it, at least 100."""
+    """Maximum tokens of a preview; in the form `outline`, of the whole envelope, if it is 300 or more. In the form `variables`, an
+    output below 200,000 tokens gets a proportional share, at least 100."""
     preview_chars: int = 200
     """Characters of the preview in a pointer's envelope."""
     envelope_tokens: int | None = None
     """Maximum tokens of the whole envelope; None: `preview_tokens`, in forms other than `outline` with 200 more."""
     truncate_tokens: int = 2_500
     errors: Errors = "truncate"
-    """A tool's error text is never replaced by a reference: it is cut to head and tail above `truncate_tokens`, or always
-    whole."""
+    """What becomes of a tool's error text, which is never replaced by a reference: above `truncate_tokens` it is cut to head and
+    tail, or with `inline` it always passes whole."""
     on_storage_failure: OnStorageFailure = "truncate"
     """What happens while the database is down: the turn goes on without it, or `StorageFailure` is raised."""
     default_context_window: int = 128_000
@@ -258,7 +257,7 @@ class Policy:
     trusted_instructions: TrustedInstructions = "mappers"
     """Whose `display_instructions_for_model` reaches `result.instructions`. It is removed from the data in any case."""
     learn: bool = True
-    """Whether what tools and functions return is learned, and shown where nobody says it."""
+    """Whether the schemas of what tools and functions return are learned, and shown for functions that declare none."""
     tools: tuple[str, ...] = DEFAULT_TOOLS
     """The tools that `session.tools()` offers."""
     per_tool: Mapping[str, ToolPolicy | Mapping[str, Any]] = field(default_factory=dict)
@@ -293,18 +292,18 @@ class Policy:
     run_calls: int = 10_000
     """Calls of functions of the host that one run may make."""
     run_calls_at_once: int = 64
-    """Calls of one run that are under way at once; others wait for their turn. Functions that are not coroutines have a thread each."""
+    """Calls of one run that run at once; others wait. Each call of a function that is no coroutine occupies a thread."""
     run_call_bytes: int = 2 << 30
     """Bytes that arguments and results of one run's calls may take together."""
     max_session_calls: int | None = None
     """Calls that a session may make, in all of its runs; None: no limit. This and the next three hold over all processes: what a call
     needs is reserved before it is made."""
     max_session_calls_at_once: int | None = None
-    """Calls of a session that are under way, or wait for their turn, at once; others wait, whichever run they are of."""
+    """Calls of a session, in all of its runs, that are under way at once, queued ones included; further ones wait."""
     max_session_call_bytes: int | None = None
     """Bytes that arguments and results of a session's calls may take together."""
     max_session_call_seconds: int | None = None
-    """Seconds that a session's calls may take together. A call under way counts with its time-out, or with what is left."""
+    """Seconds that a session's calls may take together. A running call counts with its time-out, or with what is left."""
 
     def __post_init__(self) -> None:
         """Refuse impossible settings; the error names the knob, the value and what is allowed."""
