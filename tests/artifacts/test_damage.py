@@ -553,6 +553,19 @@ def test_a_variable_whose_path_is_damaged_is_an_error_only_where_it_is_asked_for
         assert session.call(tool, arguments).content.startswith(f"{GONE}. Call list_rows again"), tool
 
 
+@IN_DATABASES
+@pytest.mark.parametrize("name", ["a\x1fb", "", "7"])
+def test_a_variable_whose_name_is_damaged_is_left_out(stored: Stored, name: str) -> None:
+    session = stored.session
+    session.process({"rows": ROWS, "total": len(ROWS)}, tool="list_rows")
+    stored.sql("UPDATE byref_variables SET name = :name WHERE name = 'list_rows'", name=name)
+    assert {one.name for one in session.variables()} == {"get_users", "rows"}
+    assert "the data is in: get_users, rows" in session.call("code_interpreter", {"code": "open('none.txt')"}).content
+    assert "rows (array(1500)" in session.call("code_interpreter", {"code": "missing"}).content
+    assert session.run("[len(get_users), len(rows)]").value == [1500, 1500]
+    assert [(one.check, one.table) for one in stored.problems()] == [("name", "byref_variables")]
+
+
 @pytest.mark.slow
 def test_a_damaged_image_is_told_wherever_it_is_shown(stored: Stored) -> None:
     session = stored.session

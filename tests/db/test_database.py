@@ -542,6 +542,19 @@ class TestUrls:
             Database(url)
         assert str(caught.value).endswith(f" is not installed: {cure}")
 
+    @pytest.mark.parametrize(
+        ("url", "named"),
+        [
+            ("sqlite+aiosqlite:////tmp/x.db", "not 'aiosqlite': give it the URL sqlite:////tmp/x.db"),
+            ("postgresql+asyncpg://u:p@h/d", "not 'asyncpg': give it the URL postgresql+psycopg://u:***@h/d"),
+        ],
+    )
+    def test_an_asynchronous_driver_is_refused_with_the_url_that_is_right(self, url: str, named: str) -> None:
+        for given in (url, create_async_engine(url).sync_engine):
+            with pytest.raises(ConfigurationError) as caught:
+                Database(given)
+            assert str(caught.value) == f"byref needs a synchronous driver, {named}"
+
     @pytest.mark.parametrize("given", [None, 7, object()])
     def test_neither_url_nor_engine(self, given: object) -> None:
         with pytest.raises(ConfigurationError, match="a database URL or a sqlalchemy Engine was expected"):

@@ -169,6 +169,7 @@ BROKEN = [
     ("UPDATE byref_calls SET session_id = 99 WHERE id = 1", "no such session", "byref_calls"),
     ("UPDATE byref_programs SET session_id = 99 WHERE id = 1", "no such session", "byref_programs"),
     ("UPDATE byref_ledger SET artifact_id = NULL WHERE id = 1", "output without its artifact", "byref_ledger"),
+    *((f"UPDATE byref_variables SET name = '{name}' WHERE id = 1", "name", "byref_variables") for name in ("a\x1fb", "", "1a")),
     ("UPDATE byref_variables SET path = '[1' WHERE id = 1", "JSON", "byref_variables"),
     ("UPDATE byref_variables SET path = '[1]' WHERE id = 1", "JSON", "byref_variables"),
     *((f"UPDATE byref_variables SET path = '{path}' WHERE id = 1", "JSON", "byref_variables")

@@ -75,7 +75,19 @@ def test_names_lose_deleted_data_also_where_its_name_gets_other_data(session: Se
     assert session.delete_artifact(of)
     session.process(records(2_000), tool="users")
     told = ask(session, "len(box.rows)")
-    assert "name 'box' is not defined" in told and "[lost: box, Box (it refers to something that is no longer" in told
+    assert "name 'box' is not defined" in told and "[lost: box, Box (it referred to something that is no longer" in told
+
+
+@pytest.mark.parametrize("code", ["len(rows)", "len(hit)", "text = 'b'"])
+def test_names_that_are_plain_data_without_deleted_data_are_told_once(session: Session, code: str) -> None:
+    of = session.process(records(3_000), tool="users").artifacts[0]
+    ask(session, "rows = users[:2]; hit = {'x': users[3]}")
+    assert session.delete_artifact(of)
+    told = "[now plain data: rows, hit (it referred to something that is no longer there)]"
+    assert told in ask(session, code)
+    assert ask(session, "len(rows), hit['x']['id']") == "[2,4]"
+    assert "plain data" not in ask(session, "rows.append(hit)\nmore = hit")
+    assert ask(session, "rows[2] is hit is more") == "True"
 
 
 def test_later_runs_find_what_was_kept(given: Session, sandbox: Sandbox) -> None:

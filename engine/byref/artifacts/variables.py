@@ -573,6 +573,7 @@ def find(
         for query, values in ((_NAMED_SO, set(bare.values())), (_BOUND_AT, steps))
         for some in store.batched(values)
         for row in connection.execute(query, {"of_session": session_row, "values": some})
+        if is_name(row.name)
     ]
     if artifacts is None:
         artifacts = store.by_row_ids(connection, source, session_row, {row.artifact_id for row in rows})
@@ -638,7 +639,8 @@ def names_of(connection: Connection, artifact_rows: Collection[int]) -> dict[int
     found: dict[int, list[str]] = {}
     for some in store.batched(artifact_rows):
         for row_id, name in connection.execute(_NAMES_OF, {"values": some}):
-            found.setdefault(row_id, []).append(name)
+            if is_name(name):
+                found.setdefault(row_id, []).append(name)
     return found
 
 
@@ -666,9 +668,10 @@ _NEWEST = union_all(*map(_newest_of, ("output", "host", "run")))
 
 
 def _newest(connection: Connection, session_row: int, limit: int) -> list[Any]:
-    """Return the rows of the variables of the newest data, at most `limit` of each origin, newest first."""
+    """Return the rows of the variables of the newest data, at most `limit` of each origin, newest first; not those with damaged names."""
     about = {"of_session": session_row, "now": datetime.now(UTC), "most": limit}
-    return sorted(connection.execute(_NEWEST, about), key=attrgetter("artifact_id", "id"), reverse=True)
+    rows = [row for row in connection.execute(_NEWEST, about) if is_name(row.name)]
+    return sorted(rows, key=attrgetter("artifact_id", "id"), reverse=True)
 
 
 def newest(connection: Connection, session_row: int, limit: int) -> tuple[list[Named], Counted]:
@@ -691,7 +694,8 @@ def beside(connection: Connection, session_row: int, name: str) -> list[str]:
     if not is_name(name):
         return []
     about = {"of_session": session_row, "name": name}
-    return [found for query in (_BEFORE, _BEHIND) for found in connection.execute(query, about).scalars()]
+    rows = (found for query in (_BEFORE, _BEHIND) for found in connection.execute(query, about).scalars())
+    return [*filter(is_name, rows)]
 
 
 def of_tools_first(connection: Connection, session_row: int, limit: int) -> dict[str, bool]:
@@ -714,8 +718,8 @@ def latest(connection: Connection, source: Source, session_row: int) -> list[Var
 
 
 def _variable(row: Any, artifacts: Mapping[int, Artifact]) -> Variable | None:
-    """The variable; None if its artifact is not there, or its path is damaged, of which `byref db verify` tells."""
-    if row.artifact_id not in artifacts:
+    """The variable; None if its artifact is not there, or its name or path is damaged, of which `byref db verify` tells."""
+    if row.artifact_id not in artifacts or not is_name(row.name):
         return None
     try:
         path = from_text(row.path)

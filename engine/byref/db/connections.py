@@ -71,8 +71,9 @@ def accepted(engine: object) -> Engine:
     if engine.dialect.name not in ("sqlite", "postgresql"):
         raise ConfigurationError(f"byref stores in SQLite or PostgreSQL, not in {engine.dialect.name!r}")
     if engine.dialect.is_async:
+        url = engine.url.set(drivername="sqlite" if engine.dialect.name == "sqlite" else "postgresql+psycopg")
         raise ConfigurationError(
-            f"byref needs a synchronous driver, not {engine.dialect.driver!r}: give it the database's URL instead"
+            f"byref needs a synchronous driver, not {engine.dialect.driver!r}: give it the URL {safe(url)}"
         )
     if isinstance(engine.pool, SingletonThreadPool):
         raise ConfigurationError(

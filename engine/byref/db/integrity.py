@@ -188,6 +188,7 @@ def _found(connection: Connection, grace: timedelta) -> Iterator[Problem]:
         for row in connection.execute(query.limit(MOST)).mappings():
             yield Problem(check, table.__tablename__, _named(dict(row)), detail.format_map(row))
     yield from _totals(connection)
+    yield from _names(connection)
     yield from _json(connection)
     yield from _compatibility(connection)
 
@@ -449,6 +450,15 @@ def _states() -> Iterator[_Check]:
         exists().where(later.session_id == LedgerRow.session_id, later.step == LedgerRow.step, later.id != LedgerRow.id)
     )
     yield "step taken twice", LedgerRow, forward, "step {step} is there again"
+
+
+def _names(connection: Connection) -> Iterator[Problem]:
+    """Check that variables have names that code can spell; others are left out wherever variables are read."""
+    found = 0
+    for row_id, name in connection.execute(select(VariableRow.id, VariableRow.name)).yield_per(MOST):
+        if not name.isidentifier() and found < MOST:
+            found += 1
+            yield Problem("name", VariableRow.__tablename__, f"id {row_id}", f"{name!r:.100} is no identifier")
 
 
 def _json(connection: Connection) -> Iterator[Problem]:

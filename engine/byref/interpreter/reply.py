@@ -20,7 +20,7 @@ from byref.jsonscan import LazyJSON
 from byref_sandbox import Every
 from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.contents import LAST
-from byref_sandbox.outcome import NAMES_THERE
+from byref_sandbox.outcome import AS_DATA, NAMES_THERE
 
 NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
 EMPTY_TEXT = "[the value is an empty text]"
@@ -89,8 +89,12 @@ def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Vari
         parts.append(
             f"[lost: functions, classes and other names without data, of earlier calls ({GONE}): bind them again]"
         )
-    if execution.left.missed:
-        parts.append(f"[lost: {_reasons(execution.left.missed, 'lost')}]")
+    missed = execution.left.missed
+    as_data = {name: why.removesuffix(f": {AS_DATA}") for name, why in missed.items() if why.endswith(AS_DATA)}
+    if not_there := {name: why for name, why in missed.items() if name not in as_data}:
+        parts.append(f"[lost: {_reasons(not_there, 'lost')}]")
+    if as_data:
+        parts.append(f"[now plain data: {_reasons(as_data, 'plain data')}]")
     return parts
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 import pyarrow
+from pandas._config import config
 from pandas._config.config import DictWrapper
 from pandas.core.indexing import _AtIndexer, _iAtIndexer, _iLocIndexer, _LocIndexer
 from pandas.tseries import frequencies, holiday
@@ -263,6 +264,10 @@ def _options(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         flat: list[Any] = []
         for argument in arguments:
             flat.extend([x for pair in argument.items() for x in pair] if type(argument) is dict else [argument])
+        if name == "reset_option" and (found := _harmless_among(flat[0] if flat else options.get("pat"))):
+            for key in found:
+                function(key)
+            return None
         for key in flat[::2] if name in ("set_option", "option_context") else flat[:1]:
             if type(key) is not str or not _HARMLESS_OPTION.fullmatch(key):
                 raise NotAllowed(
@@ -272,6 +277,14 @@ def _options(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         return function(*flat, **options)
 
     return call
+
+
+def _harmless_among(pattern: object) -> list[str]:
+    """Return those of the options that a pattern means, or `all`, that code may set; none if pandas itself answers for the pattern."""
+    if type(pattern) is not str or _HARMLESS_OPTION.fullmatch(pattern) or (len(pattern) < 4 and pattern != "all"):
+        return []
+    keys: list[str] = vars(config)["_select_options"](pattern)
+    return [key for key in keys if key.partition(".")[0] in _OPTION_GROUPS]
 
 
 def _zone_by_name(name: str) -> Any:

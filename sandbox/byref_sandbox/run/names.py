@@ -35,6 +35,7 @@ from byref_sandbox.contents import (
 from byref_sandbox.jsontext import encodable
 from byref_sandbox.language.policy import Language, Program
 from byref_sandbox.outcome import AS_DATA, DELETED, STOPPED
+from byref_sandbox.state.faults import NO_LONGER_THERE
 from byref_sandbox.state.graph import Graph, Written, last_of_literal, reason_of
 from byref_sandbox.state.known import Known
 from byref_sandbox.values import exact, exacttables, plain, values
@@ -115,6 +116,8 @@ class Names:
         self.why_no_last = ""
         self.missed: list[wire.Frame] = []
         """What the reply says of names that could not be read."""
+        self._lost: dict[str, str] = {}
+        """Why they, and settings, could not be read."""
 
     def _frames_referred_to(self) -> dict[str, object]:
         """Tables of tool data that names stand for."""
@@ -175,6 +178,7 @@ class Names:
             self._bindings.on_frame = self._watch
 
     def _miss(self, lost: Mapping[str, str]) -> None:
+        self._lost |= lost
         for name, why in lost.items():
             if name.isidentifier():
                 as_data = f": {AS_DATA}" if name in self._kept else ""
@@ -286,8 +290,13 @@ class Names:
         return bool(self._state.without) or [data] != [snapshot.contents for snapshot in self._state.snapshots]
 
     def _only_lacks(self, bound: Mapping[str, object], written: Written) -> bool:
-        """Whether names that this process cannot read are all that is other than it was: a process that can finds them as they were."""
+        """Whether names that this process cannot read are all that is other than it was: a process that can finds them as they were.
+
+        None can find what was deleted: the state is written without the names that refer to it, so that no later run has to say so again.
+        """
         if not self.missed or self._contents is None or self._contents.versions != self._known.versions:
+            return False
+        if all(why == NO_LONGER_THERE for why in self._lost.values()):
             return False
         is_touched = self._state.without or written.changed or any(map(self._is_new, bound))
         return not is_touched and not any(name.isidentifier() and name not in self._space for name in self._before)

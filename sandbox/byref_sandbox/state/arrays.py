@@ -33,6 +33,8 @@ class Arrays:
     def taken_apart(self, array: Any) -> Any:
         """Reduce a plain array: to its memory, or to a place in that of another one, which is then written whole."""
         root = self._root_of(array)
+        if array.dtype.kind == "T":  # numpy's StringDType
+            raise Unkept("an array of numpy's StringDType: array.astype(object) is kept")
         if array.dtype.hasobject and array.dtype.kind != "O":
             raise Unkept("an array of records that hold objects")
         if root is not array and self._goes_along(root, array):

@@ -15,6 +15,8 @@ from typing import Any, Final
 from byref_sandbox.contents import Part
 from byref_sandbox.state.builders import BUILDERS
 
+NO_LONGER_THERE: Final = "it referred to something that is no longer there"
+
 
 class Faults:
     """Finds the names of a part that cannot be read because others could not be.
@@ -60,7 +62,7 @@ class Faults:
         """Return why a name is lost together with the missing objects; empty if it is not."""
         if number in self._left_out or not self._bad.isdisjoint(self._gets[number]):
             self.add(number)
-            return "it refers to something that is no longer there"
+            return NO_LONGER_THERE
         return ""
 
 

@@ -167,6 +167,11 @@ def test_what_cannot_be_kept_any_more_is_named(left: Session) -> None:
     assert left.value("[pair[0][-1](), days['b'] is days]") == [1, True]
 
 
+def test_why_an_array_of_numpys_strings_is_not_kept(left: Session) -> None:
+    outcome = left.run("texts = np.array(['a', 'bb'], dtype=np.dtypes.StringDType())\nkept = texts.astype(object)")
+    assert outcome.unkept == {"texts": "an array of numpy's StringDType: array.astype(object) is kept"}
+
+
 def test_changes_before_an_error_come_back(left: Session) -> None:
     outcome = left.run("plain.append(2)\nseen.add(3)\n1 / 0\ndays.clear()")
     assert outcome.error is not None
