@@ -65,6 +65,12 @@ def test_counts_so_far_are_not_summed() -> None:
     assert (normalise(events).input_tokens, normalise(events).output_tokens) == (9, 49)
 
 
+def test_an_input_of_0_does_not_take_the_place_of_a_known_one() -> None:
+    events = [*CLAUDE[:2], {"type": "message_delta", "usage": {"input_tokens": 0, "output_tokens": 20}}]
+    for given, expected in ((events, 100), (events[::-1], 100), (events[2:], None)):
+        assert normalise(given).input_tokens == expected
+
+
 def test_a_broken_off_stream_has_what_it_said() -> None:
     found = normalise(CLAUDE[:2])
     assert (found.input_tokens, found.output_tokens) == (100, 1)

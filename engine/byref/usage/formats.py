@@ -92,6 +92,8 @@ def _names(*parts: str) -> frozenset[str]:
 
 MARKS = frozenset().union(*(_names(form.input, form.output) for form in _FORMS))
 """Fields of which at least one makes an object a usage."""
+INPUTS = frozenset().union(*(_names(form.input) for form in _FORMS))
+"""Those of `MARKS` that are the input."""
 NAMES = tuple(
     sorted({"requests", "iterations", "type"}.union(*(re.findall(r"\w+", " ".join(form[:-1])) for form in _FORMS)))
 )
