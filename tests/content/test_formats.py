@@ -97,6 +97,12 @@ MEDIA: dict[str, tuple[dict[str, Any], str, bytes]] = {
 ELSEWHERE: dict[str, dict[str, Any]] = {
     "anthropic url": {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}},
     "anthropic file": {"type": "document", "source": {"type": "file", "file_id": "file_1"}},
+    "anthropic image's file": {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
+    "document with an image": {
+        "type": "document",
+        "source": {"type": "content", "content": [{"type": "text", "text": "said"}, MEDIA["anthropic"][0]]},
+        "title": "T",
+    },
     "chat url": {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
     "responses url": {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "auto"},
     "responses file": {"type": "input_file", "file_id": "file_1"},
@@ -506,7 +512,7 @@ STRICT = ("openai", "openai-responses", "anthropic")
 @pytest.fixture(scope="module")
 def taken() -> dict[str, Any]:
     """What each provider's SDK takes; their import takes seconds, which collecting the tests does not need."""
-    from anthropic.types import ToolResultBlockParam
+    from anthropic.types.beta import BetaToolResultBlockParam  # those of the others, and files
     from google.genai import types as gemini
     from mcp.types import CallToolResult
     from openai.types.chat import ChatCompletionToolMessageParam
@@ -516,7 +522,7 @@ def taken() -> dict[str, Any]:
     return {
         "openai": TypeAdapter(ChatCompletionToolMessageParam),
         "openai-responses": TypeAdapter(FunctionCallOutput),
-        "anthropic": TypeAdapter(ToolResultBlockParam),
+        "anthropic": TypeAdapter(BetaToolResultBlockParam),
         "gemini": TypeAdapter(gemini.Content),
         "mcp": TypeAdapter(CallToolResult),
     }
@@ -564,7 +570,8 @@ def test_a_provider_s_own_blocks_keep_what_it_takes() -> None:
     for name in ("mcp", "mcp audio", "mcp blob", "mcp svg"):
         assert sent(MEDIA[name][0], "mcp") == [MEDIA[name][0]]
     assert sent(TEXT["resource"], "mcp") == [TEXT["resource"]]
-    assert sent(ELSEWHERE["anthropic url"], "anthropic") == [ELSEWHERE["anthropic url"]]
+    for name in ("anthropic url", "anthropic file", "anthropic image's file", "document with an image"):
+        assert sent(ELSEWHERE[name], "anthropic") == [ELSEWHERE[name]]
     assert sent(ELSEWHERE["responses url"], "openai-responses") == [ELSEWHERE["responses url"]]
     assert sent(ELSEWHERE["link"], "mcp") == [ELSEWHERE["link"]]
 
@@ -587,6 +594,16 @@ def test_what_a_provider_does_not_take_is_text() -> None:
         assert sent(MEDIA["mcp audio"][0], format) == [{"type": kind, "text": "[audio: wav, 16 bytes]"}]
     assert sent(MEDIA["langchain text file"][0], "anthropic") == [{"type": "text", "text": "# Title"}]
     assert sent(ELSEWHERE["no base64"], "anthropic")[0]["type"] == "text"
+    image = MEDIA["anthropic"][0]
+    for parts in (
+        5,
+        [image, 5],
+        [image, {"type": "text", "text": " "}],
+        [image, image | {"source": {"type": "base64"}}],
+        [image] * 1_001,
+    ):
+        within = {"type": "document", "source": {"type": "content", "content": parts}}
+        assert sent(within, "anthropic")[0]["type"] == "text"
     assert sent(MEDIA["broken lines"][0], "anthropic")[0]["source"]["data"] == b64(PNG)
 
 
