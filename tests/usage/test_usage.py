@@ -78,6 +78,12 @@ FORMS: dict[str, tuple[dict[str, Any], tuple[int | None, ...]]] = {
     "Bedrock, kept for an hour": (BEDROCK | {"cacheDetails": [{"ttl": "1h", "inputTokens": 7}, {"ttl": "5m", "inputTokens": 3}]}, (100, 20, 30, 10)),
     "Strands with OpenAI's models": ({"inputTokens": 100, "outputTokens": 20, "totalTokens": 120, "cacheReadInputTokens": 30}, (100, 20, 30, None)),
     "Strands, more cached than sent": ({"inputTokens": 60, "outputTokens": 20, "totalTokens": 80, "cacheReadInputTokens": 90}, (150, 20, 90, None)),
+    "Vercel's SDK": ({"inputTokens": 100, "inputTokenDetails": {"noCacheTokens": 60, "cacheReadTokens": 30, "cacheWriteTokens": 10}, "outputTokens": 20, "outputTokenDetails": {}, "totalTokens": 120, "cachedInputTokens": 30}, (100, 20, 30, 10)),
+    "Vercel's SDK, a read alone": ({"inputTokens": 100, "inputTokenDetails": {"cacheReadTokens": 30}, "outputTokens": 20, "totalTokens": 120}, (100, 20, 30, None)),
+    "Vercel's SDK 5": ({"inputTokens": 100, "outputTokens": 20, "totalTokens": 120, "reasoningTokens": 5, "cachedInputTokens": 30}, (100, 20, 30, None)),
+    "Vercel's SDK 5 with Claude": ({"inputTokens": 10, "outputTokens": 20, "totalTokens": 30, "cachedInputTokens": 90}, (100, 20, 90, None)),
+    "Vercel's SDK 5 with Gemini, which thinks": ({"inputTokens": 100, "outputTokens": 15, "totalTokens": 120, "reasoningTokens": 5}, (100, 20, None, None)),
+    "CrewAI": ({"total_tokens": 120, "prompt_tokens": 100, "cached_prompt_tokens": 30, "completion_tokens": 20, "successful_requests": 1, "cache_creation_tokens": 10}, (100, 20, 30, 10)),
     "xAI": ({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 150, "completion_tokens_details": {"reasoning_tokens": 30}}, (100, 50, None, None)),
     "a total that is too small": ({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 20}, (100, 20, None, None)),
     "a total that is no number": ({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": "150"}, (100, 20, None, None)),
@@ -245,6 +251,10 @@ def test_a_sum_over_a_run_says_nothing_of_the_context() -> None:
     assert (numbers(one), one.context_tokens) == ((100, 20, 30, 0), 120)
     three = normalise(RunUsage(input_tokens=300, output_tokens=20, requests=3))
     assert (three.input_tokens, three.requests, three.context_tokens) == (300, 3, None)
+    crew = {"total_tokens": 320, "prompt_tokens": 300, "completion_tokens": 20, "successful_requests": 3}
+    for given in (crew, attributes(crew), properties(crew)):
+        three = normalise(given)
+        assert (three.input_tokens, three.requests, three.context_tokens) == (300, 3, None)
     with pytest.raises(ConfigurationError, match="requests=-1: expected a number"):
         normalise(RunUsage(input_tokens=300, requests=-1))
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from byref.errors import ConfigurationError
-from byref.usage.formats import ANTHROPIC, INPUTS, MAX_TOKENS, count, form_of, is_count, no_count, total
+from byref.usage.formats import ANTHROPIC, INPUTS, MAX_TOKENS, REQUESTS, VERCEL, form_of, is_count, no_count, total
 from byref.usage.objects import find, is_name, plain, stream_of
 
 __all__ = ["MAX_EVENTS", "MAX_TOKENS", "Usage", "is_count", "normalise"]
@@ -61,8 +61,8 @@ class Usage:
 def normalise(usage: object) -> Usage:
     """Return the usage of one request in byref's form.
 
-    Accepts usage objects and mappings of OpenAI (Chat, Responses), Anthropic, Gemini, Bedrock Converse, LangChain and
-    Pydantic AI, byref's own `Usage`, a response or event that carries one of them, and an iterable of the events of one
+    Accepts usage objects and mappings of OpenAI (Chat, Responses), Anthropic, Gemini, Bedrock Converse, LangChain, Pydantic AI,
+    the Vercel SDK (`ai`) and CrewAI, byref's own `Usage`, a response or event that carries one of them, and an iterable of the events of one
     stream.
 
     Anthropic and Bedrock do not include cached tokens in the input, all others do. Both Anthropic and OpenAI's Responses
@@ -150,15 +150,17 @@ def _normal(fields: dict[str, Any], model: str | None) -> Usage:
         total(fields, part) for part in (form.input, form.output, form.cache_read, form.cache_write)
     )
     cached = (read or 0) + (write or 0)
+    # Version 5 of the Vercel SDK gives some providers' input without them.
+    is_apart = form.cached_apart or (form is VERCEL and fresh is not None and cached > fresh)
     whole = fields.get(form.total)
     if is_count(whole) and fresh and made is not None:
-        if not form.cached_apart:
+        if not is_apart:
             made = max(made, whole - fresh)
         elif whole == fresh + made and cached <= fresh:
             cached = 0
-    requests = count(fields, "requests")
+    requests = total(fields, REQUESTS)
     found = Usage(
-        input_tokens=None if fresh is None else fresh + (cached if form.cached_apart else 0),
+        input_tokens=None if fresh is None else fresh + (cached if is_apart else 0),
         output_tokens=made,
         cache_read_tokens=read,
         cache_write_tokens=write,
