@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -574,6 +575,28 @@ def test_a_provider_s_own_blocks_keep_what_it_takes() -> None:
         assert sent(ELSEWHERE[name], "anthropic") == [ELSEWHERE[name]]
     assert sent(ELSEWHERE["responses url"], "openai-responses") == [ELSEWHERE["responses url"]]
     assert sent(ELSEWHERE["link"], "mcp") == [ELSEWHERE["link"]]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_ids_and_names_have_no_lone_surrogates_either(format: Any) -> None:
+    written = json.dumps(message(format, "said", "call_\ud800", is_error=False, tool="t\udfff"), ensure_ascii=False)
+    assert written.encode() and ("call_\ufffd" in written or format == "mcp")
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        ({"content": "boom", "name": "t", "call_id": "c"}, "boom"),
+        ({"content": "boom", "tool_name": "t", "raw_output": {"a": 1}}, "boom"),
+        ({"type": "ToolResult", "name": "t", "result": [SimpleNamespace(content="a"), SimpleNamespace(content="b")]}, "a\nb"),
+        ({"type": "ToolResult", "name": "t", "result": []}, ""),
+    ],
+    ids=["AutoGen's message", "LlamaIndex", "AutoGen", "AutoGen, empty"],
+)  # fmt: skip
+def test_a_framework_s_failed_result_is_an_error(made: dict[str, Any], text: str) -> None:
+    [piece], is_error = to_pieces(SimpleNamespace(**made, is_error=True))
+    assert isinstance(piece.block, Block) and (piece.block.text, is_error) == (text, True)
+    assert not to_pieces(SimpleNamespace(**made, is_error=False))[1]
 
 
 def test_a_search_result_keeps_its_title_and_source() -> None:
