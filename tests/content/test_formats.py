@@ -91,6 +91,8 @@ MEDIA: dict[str, tuple[dict[str, Any], str, bytes]] = {
     "strands": ({"image": {"format": "png", "source": {"bytes": PNG}}}, "image/png", PNG),
     "strands audio": ({"audio": {"format": "mp3", "source": {"bytes": bytearray(WAV)}}}, "audio/mp3", WAV),
     "strands csv": ({"document": {"format": "csv", "name": "n", "source": {"bytes": b"a,b"}}}, "text/csv", b"a,b"),
+    "gemini": ({"inline_data": {"mime_type": "image/png", "data": b64(PNG)}}, "image/png", PNG),
+    "gemini's JSON": ({"inlineData": {"mimeType": "application/pdf", "data": PDF}}, "application/pdf", PDF),
     "broken lines": ({"type": "image", "data": base64.encodebytes(PNG).decode(), "mimeType": "image/png"}, "image/png", PNG),
     "URL-safe": ({"type": "image", "data": base64.urlsafe_b64encode(PNG).decode(), "mimeType": "image/png"}, "image/png", PNG),
     "no padding": ({"type": "image", "data": b64(PNG).rstrip("="), "mimeType": "image/png"}, "image/png", PNG),
@@ -651,6 +653,15 @@ def test_blocks_of_sdks_are_read_as_the_dicts_that_they_are() -> None:
     kinds = [type(piece.block) for piece in to_pieces(blocks)[0]]
     assert kinds == [Block, Media, Media, Media, type(None)]
     assert [type(piece.block) for piece in to_pieces(ToolOutput(blocks))[0]] == kinds
+
+
+def test_gemini_s_parts_are_read() -> None:
+    from google.genai import types
+
+    part = types.Part.from_bytes(data=PNG, mime_type="image/png")
+    for given in (part, [part], [types.Part.from_text(text="said"), part]):
+        pieces, _ = to_pieces(given)
+        assert isinstance(found := pieces[-1].block, Media) and (found.content_type, found.data) == ("image/png", PNG)
 
 
 @pytest.mark.parametrize(

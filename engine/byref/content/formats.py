@@ -209,6 +209,8 @@ def _of_object(output: object) -> tuple[list[Piece], bool] | None:
     """Read a tool result of an SDK's own type, MCP's or LangChain's; None if the object is data."""
     if isinstance(output, type):
         return None
+    if getattr(output, "inline_data", None) is not None and (part := _dumped(output)) is not None:
+        return _of_mapping(part)
     content = getattr(output, "content", None)
     if not isinstance(content, list) and getattr(output, "is_error", None) is True:
         return _failed(output, content)
@@ -362,7 +364,9 @@ def _are_records(pieces: Sequence[Piece], unknown: int) -> bool:
 def _may_be_block(item: object) -> bool:
     if isinstance(item, Mapping):
         return readers.is_known(item["type"]) if "type" in item else len(item) == 1 and readers.is_untyped(*item)
-    return callable(getattr(type(item), "model_dump", None)) and readers.is_known(getattr(item, "type", None))
+    if not callable(getattr(type(item), "model_dump", None)):
+        return False
+    return readers.is_known(getattr(item, "type", None)) or getattr(item, "inline_data", None) is not None
 
 
 def _may_be_unknown(item: Mapping[Any, Any]) -> bool:
