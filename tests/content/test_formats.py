@@ -655,6 +655,17 @@ def test_blocks_of_sdks_are_read_as_the_dicts_that_they_are() -> None:
     assert [type(piece.block) for piece in to_pieces(ToolOutput(blocks))[0]] == kinds
 
 
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "CMYK", "F", "YCbCr", "LAB"])
+def test_an_image_of_pillow_is_an_image(mode: str) -> None:
+    from PIL import Image
+
+    image = Image.new(mode, (5, 4))
+    for given in (image, ToolOutput([image, "said"])):
+        found = to_pieces(given)[0][0].block
+        assert isinstance(found, Media) and found.content_type == "image/png" and found.data.startswith(PNG[:8])
+    assert isinstance(to_pieces(Image.new("1", (5_000, 5_000)))[0][0].block, Block)
+
+
 def test_gemini_s_parts_are_read() -> None:
     from google.genai import types
 
