@@ -263,6 +263,17 @@ def test_the_conversation_may_be_found_in_the_context(engine: Engine) -> None:
     assert engine.session("of zoe").usage().requests == 1
 
 
+def test_an_answer_that_nobody_counted_is_no_usage(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    class Uncounted(Scripted):
+        async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> Any:
+            async for answer in super().generate_content_async(llm_request, stream):
+                nothing = types.GenerateContentResponseUsageMetadata(prompt_token_count=0, candidates_token_count=0)
+                yield answer.model_copy(update={"usage_metadata": nothing})
+
+    asyncio.run(ask(ByrefPlugin(engine, session="chat"), Uncounted(turns=["hello"])))
+    assert engine.session("chat").ledger() == [] and "could not record" not in caplog.text
+
+
 def test_the_model_is_shown_that_arguments_may_be_references(engine: Engine) -> None:
     def label(ids: list[int], name: str, colour: Literal["red", "blue"]) -> str:
         """Label."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NotRequired
 import adapter_shop
 import pytest
 from adapter_shop import BIG
-from drivers.langchain import scripted
+from drivers.langchain import Scripted, scripted
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -22,7 +22,7 @@ from langchain.agents.middleware import (
 )
 from langchain.tools import InjectedState, InjectedToolCallId, ToolRuntime, tool
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -478,10 +478,19 @@ def test_a_run_without_a_conversation_is_told_so_before_the_model_is_asked(engin
     assert not model.requests
 
 
-def test_an_answer_without_usage_is_no_usage(engine: Engine, tenant: str) -> None:
-    agent = create_agent(scripted("Done.", tokens=None), middleware=[ByrefMiddleware(engine, tenant=tenant)])
-    agent.invoke(ASK, thread())
-    assert engine.session("chat-42", tenant=tenant).ledger() == []
+class Uncounted(Scripted):
+    def _answer(self, messages: list[BaseMessage]) -> AIMessage:
+        usage: Any = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+        return super()._answer(messages).model_copy(update={"usage_metadata": usage})
+
+
+@pytest.mark.parametrize("kind", [Scripted, Uncounted])
+def test_an_answer_without_usage_is_no_usage(
+    engine: Engine, tenant: str, kind: type[Scripted], caplog: pytest.LogCaptureFixture
+) -> None:
+    model = scripted("Done.", tokens=None, kind=kind)
+    create_agent(model, middleware=[ByrefMiddleware(engine, tenant=tenant)]).invoke(ASK, thread())
+    assert engine.session("chat-42", tenant=tenant).ledger() == [] and not caplog.text
 
 
 def test_an_answer_is_not_lost_when_the_database_goes_away_under_it(

@@ -23,9 +23,10 @@ from agents import (
 )
 from agents.mcp import MCPServer
 from agents.strict_schema import ensure_strict_json_schema
-from agents.testing import ScriptedModel
+from agents.testing import ModelStep, ScriptedModel, assistant_message
 from agents.tool_context import ToolContext
 from agents.tracing import TracingProcessor, set_trace_processors
+from agents.usage import Usage
 from drivers.openai_agents import call, outputs, used
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
@@ -274,6 +275,13 @@ def test_an_agent_that_a_tool_runs_is_paid_for_and_is_not_the_context(engine: En
     session = engine.session("parent")
     assert session.usage().requests == 3 and session.usage().input_tokens == 181_000
     assert session.context_tokens() < 2_000
+
+
+def test_an_answer_that_nobody_counted_is_no_usage(engine: Engine) -> None:
+    nothing = ModelStep(output=[assistant_message("Done.")], usage=Usage(requests=1))
+    ask(Byref(engine, session="chat"), ScriptedModel([used(call("list_orders", "call_1")), nothing]), list_orders)
+    session = engine.session("chat")
+    assert session.usage().requests == 1 and session.context_tokens() > 1_000
 
 
 # What tools return

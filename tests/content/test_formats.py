@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -90,6 +91,8 @@ MEDIA: dict[str, tuple[dict[str, Any], str, bytes]] = {
     "strands": ({"image": {"format": "png", "source": {"bytes": PNG}}}, "image/png", PNG),
     "strands audio": ({"audio": {"format": "mp3", "source": {"bytes": bytearray(WAV)}}}, "audio/mp3", WAV),
     "strands csv": ({"document": {"format": "csv", "name": "n", "source": {"bytes": b"a,b"}}}, "text/csv", b"a,b"),
+    "gemini": ({"inline_data": {"mime_type": "image/png", "data": b64(PNG)}}, "image/png", PNG),
+    "gemini's JSON": ({"inlineData": {"mimeType": "application/pdf", "data": PDF}}, "application/pdf", PDF),
     "broken lines": ({"type": "image", "data": base64.encodebytes(PNG).decode(), "mimeType": "image/png"}, "image/png", PNG),
     "URL-safe": ({"type": "image", "data": base64.urlsafe_b64encode(PNG).decode(), "mimeType": "image/png"}, "image/png", PNG),
     "no padding": ({"type": "image", "data": b64(PNG).rstrip("="), "mimeType": "image/png"}, "image/png", PNG),
@@ -97,6 +100,12 @@ MEDIA: dict[str, tuple[dict[str, Any], str, bytes]] = {
 ELSEWHERE: dict[str, dict[str, Any]] = {
     "anthropic url": {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}},
     "anthropic file": {"type": "document", "source": {"type": "file", "file_id": "file_1"}},
+    "anthropic image's file": {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
+    "document with an image": {
+        "type": "document",
+        "source": {"type": "content", "content": [{"type": "text", "text": "said"}, MEDIA["anthropic"][0]]},
+        "title": "T",
+    },
     "chat url": {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
     "responses url": {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "auto"},
     "responses file": {"type": "input_file", "file_id": "file_1"},
@@ -506,7 +515,7 @@ STRICT = ("openai", "openai-responses", "anthropic")
 @pytest.fixture(scope="module")
 def taken() -> dict[str, Any]:
     """What each provider's SDK takes; their import takes seconds, which collecting the tests does not need."""
-    from anthropic.types import ToolResultBlockParam
+    from anthropic.types.beta import BetaToolResultBlockParam  # those of the others, and files
     from google.genai import types as gemini
     from mcp.types import CallToolResult
     from openai.types.chat import ChatCompletionToolMessageParam
@@ -516,7 +525,7 @@ def taken() -> dict[str, Any]:
     return {
         "openai": TypeAdapter(ChatCompletionToolMessageParam),
         "openai-responses": TypeAdapter(FunctionCallOutput),
-        "anthropic": TypeAdapter(ToolResultBlockParam),
+        "anthropic": TypeAdapter(BetaToolResultBlockParam),
         "gemini": TypeAdapter(gemini.Content),
         "mcp": TypeAdapter(CallToolResult),
     }
@@ -564,9 +573,32 @@ def test_a_provider_s_own_blocks_keep_what_it_takes() -> None:
     for name in ("mcp", "mcp audio", "mcp blob", "mcp svg"):
         assert sent(MEDIA[name][0], "mcp") == [MEDIA[name][0]]
     assert sent(TEXT["resource"], "mcp") == [TEXT["resource"]]
-    assert sent(ELSEWHERE["anthropic url"], "anthropic") == [ELSEWHERE["anthropic url"]]
+    for name in ("anthropic url", "anthropic file", "anthropic image's file", "document with an image"):
+        assert sent(ELSEWHERE[name], "anthropic") == [ELSEWHERE[name]]
     assert sent(ELSEWHERE["responses url"], "openai-responses") == [ELSEWHERE["responses url"]]
     assert sent(ELSEWHERE["link"], "mcp") == [ELSEWHERE["link"]]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_ids_and_names_have_no_lone_surrogates_either(format: Any) -> None:
+    written = json.dumps(message(format, "said", "call_\ud800", is_error=False, tool="t\udfff"), ensure_ascii=False)
+    assert written.encode() and ("call_\ufffd" in written or format == "mcp")
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        ({"content": "boom", "name": "t", "call_id": "c"}, "boom"),
+        ({"content": "boom", "tool_name": "t", "raw_output": {"a": 1}}, "boom"),
+        ({"type": "ToolResult", "name": "t", "result": [SimpleNamespace(content="a"), SimpleNamespace(content="b")]}, "a\nb"),
+        ({"type": "ToolResult", "name": "t", "result": []}, ""),
+    ],
+    ids=["AutoGen's message", "LlamaIndex", "AutoGen", "AutoGen, empty"],
+)  # fmt: skip
+def test_a_framework_s_failed_result_is_an_error(made: dict[str, Any], text: str) -> None:
+    [piece], is_error = to_pieces(SimpleNamespace(**made, is_error=True))
+    assert isinstance(piece.block, Block) and (piece.block.text, is_error) == (text, True)
+    assert not to_pieces(SimpleNamespace(**made, is_error=False))[1]
 
 
 def test_a_search_result_keeps_its_title_and_source() -> None:
@@ -587,6 +619,16 @@ def test_what_a_provider_does_not_take_is_text() -> None:
         assert sent(MEDIA["mcp audio"][0], format) == [{"type": kind, "text": "[audio: wav, 16 bytes]"}]
     assert sent(MEDIA["langchain text file"][0], "anthropic") == [{"type": "text", "text": "# Title"}]
     assert sent(ELSEWHERE["no base64"], "anthropic")[0]["type"] == "text"
+    image = MEDIA["anthropic"][0]
+    for parts in (
+        5,
+        [image, 5],
+        [image, {"type": "text", "text": " "}],
+        [image, image | {"source": {"type": "base64"}}],
+        [image] * 1_001,
+    ):
+        within = {"type": "document", "source": {"type": "content", "content": parts}}
+        assert sent(within, "anthropic")[0]["type"] == "text"
     assert sent(MEDIA["broken lines"][0], "anthropic")[0]["source"]["data"] == b64(PNG)
 
 
@@ -611,6 +653,26 @@ def test_blocks_of_sdks_are_read_as_the_dicts_that_they_are() -> None:
     kinds = [type(piece.block) for piece in to_pieces(blocks)[0]]
     assert kinds == [Block, Media, Media, Media, type(None)]
     assert [type(piece.block) for piece in to_pieces(ToolOutput(blocks))[0]] == kinds
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "CMYK", "F", "YCbCr", "LAB"])
+def test_an_image_of_pillow_is_an_image(mode: str) -> None:
+    from PIL import Image
+
+    image = Image.new(mode, (5, 4))
+    for given in (image, ToolOutput([image, "said"])):
+        found = to_pieces(given)[0][0].block
+        assert isinstance(found, Media) and found.content_type == "image/png" and found.data.startswith(PNG[:8])
+    assert isinstance(to_pieces(Image.new("1", (5_000, 5_000)))[0][0].block, Block)
+
+
+def test_gemini_s_parts_are_read() -> None:
+    from google.genai import types
+
+    part = types.Part.from_bytes(data=PNG, mime_type="image/png")
+    for given in (part, [part], [types.Part.from_text(text="said"), part]):
+        pieces, _ = to_pieces(given)
+        assert isinstance(found := pieces[-1].block, Media) and (found.content_type, found.data) == ("image/png", PNG)
 
 
 @pytest.mark.parametrize(

@@ -228,6 +228,12 @@ def test_structured_content_that_was_added_lacks_nothing_of_the_content(content:
     assert structured(raw, "2025-06-18") == {**raw, "structuredContent": {"result": expected}}
 
 
+@pytest.mark.parametrize("raw", [{"content": []}, {"content": [{"type": "text", "text": " "}]}])
+def test_an_error_without_text_gets_one(engine: Engine, raw: dict[str, Any]) -> None:
+    text = {"type": "text", "text": "[the tool failed without a message]"}
+    assert answer(engine, {**raw, "isError": True}) == {"content": [text], "isError": True}
+
+
 @pytest.mark.parametrize(
     ("given", "is_error"),
     [("yes", True), ("true", True), (1, True), (True, True), ("false", False), (0, False), (None, False)],

@@ -78,6 +78,12 @@ FORMS: dict[str, tuple[dict[str, Any], tuple[int | None, ...]]] = {
     "Bedrock, kept for an hour": (BEDROCK | {"cacheDetails": [{"ttl": "1h", "inputTokens": 7}, {"ttl": "5m", "inputTokens": 3}]}, (100, 20, 30, 10)),
     "Strands with OpenAI's models": ({"inputTokens": 100, "outputTokens": 20, "totalTokens": 120, "cacheReadInputTokens": 30}, (100, 20, 30, None)),
     "Strands, more cached than sent": ({"inputTokens": 60, "outputTokens": 20, "totalTokens": 80, "cacheReadInputTokens": 90}, (150, 20, 90, None)),
+    "Vercel's SDK": ({"inputTokens": 100, "inputTokenDetails": {"noCacheTokens": 60, "cacheReadTokens": 30, "cacheWriteTokens": 10}, "outputTokens": 20, "outputTokenDetails": {}, "totalTokens": 120, "cachedInputTokens": 30}, (100, 20, 30, 10)),
+    "Vercel's SDK, a read alone": ({"inputTokens": 100, "inputTokenDetails": {"cacheReadTokens": 30}, "outputTokens": 20, "totalTokens": 120}, (100, 20, 30, None)),
+    "Vercel's SDK 5": ({"inputTokens": 100, "outputTokens": 20, "totalTokens": 120, "reasoningTokens": 5, "cachedInputTokens": 30}, (100, 20, 30, None)),
+    "Vercel's SDK 5 with Claude": ({"inputTokens": 10, "outputTokens": 20, "totalTokens": 30, "cachedInputTokens": 90}, (100, 20, 90, None)),
+    "Vercel's SDK 5 with Gemini, which thinks": ({"inputTokens": 100, "outputTokens": 15, "totalTokens": 120, "reasoningTokens": 5}, (100, 20, None, None)),
+    "CrewAI": ({"total_tokens": 120, "prompt_tokens": 100, "cached_prompt_tokens": 30, "completion_tokens": 20, "successful_requests": 1, "cache_creation_tokens": 10}, (100, 20, 30, 10)),
     "xAI": ({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 150, "completion_tokens_details": {"reasoning_tokens": 30}}, (100, 50, None, None)),
     "a total that is too small": ({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 20}, (100, 20, None, None)),
     "a total that is no number": ({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": "150"}, (100, 20, None, None)),
@@ -92,7 +98,9 @@ FORMS: dict[str, tuple[dict[str, Any], tuple[int | None, ...]]] = {
     "our own names": ({"input_tokens": 7, "output_tokens": 3, "cache_read_tokens": 2, "cache_write_tokens": 1}, (7, 3, 2, 1)),
     "input_tokens of nobody": ({"input_tokens": 7, "output_tokens": 3}, (7, 3, None, None)),
     "details mark an inclusive count": (OPENAI_RESPONSES | {"cache_read_input_tokens": 30}, (100, 20, 30, None)),
-    "zero": ({"input_tokens": 0, "output_tokens": 0}, (0, 0, None, None)),
+    "an input of 0 is unknown": ({"input_tokens": 0, "output_tokens": 20, "total_tokens": 20}, (None, 20, None, None)),
+    "an input of 0 is unknown, whatever the total": ({"prompt_tokens": 0, "completion_tokens": 20, "total_tokens": 120}, (None, 20, None, None)),
+    "all of it from the cache": ({"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 30}, (30, 0, 30, None)),
 }  # fmt: skip
 
 
@@ -243,6 +251,10 @@ def test_a_sum_over_a_run_says_nothing_of_the_context() -> None:
     assert (numbers(one), one.context_tokens) == ((100, 20, 30, 0), 120)
     three = normalise(RunUsage(input_tokens=300, output_tokens=20, requests=3))
     assert (three.input_tokens, three.requests, three.context_tokens) == (300, 3, None)
+    crew = {"total_tokens": 320, "prompt_tokens": 300, "completion_tokens": 20, "successful_requests": 3}
+    for given in (crew, attributes(crew), properties(crew)):
+        three = normalise(given)
+        assert (three.input_tokens, three.requests, three.context_tokens) == (300, 3, None)
     with pytest.raises(ConfigurationError, match="requests=-1: expected a number"):
         normalise(RunUsage(input_tokens=300, requests=-1))
 
@@ -276,6 +288,19 @@ def test_context_is_input_and_output() -> None:
     assert normalise(ANTHROPIC).context_tokens == 120
     assert Usage(input_tokens=5).context_tokens == 5
     assert Usage(output_tokens=5).context_tokens is None
+    assert Usage(input_tokens=0, output_tokens=5).context_tokens is None
+
+
+def test_an_input_of_0_costs_an_unknown_amount_and_leaves_the_context(local: Engine, tenant: str) -> None:
+    session = local.session("s", tenant=tenant, model="gpt-4o")
+    session.record_usage({"input_tokens": 1_000, "output_tokens": 5})
+    for given in ({"input_tokens": 0, "output_tokens": 20}, Usage(input_tokens=0, output_tokens=20)):
+        session.record_usage(given)
+        last = session.ledger()[-1]
+        assert (last.input_tokens, last.output_tokens, last.cost) == (None, 20, None)
+    with pytest.raises(ConfigurationError, match="all counts are 0"):
+        session.record_usage({"input_tokens": 0, "output_tokens": 0})
+    assert (session.context_tokens(), session.usage().requests) == (1_005, 3)
 
 
 @pytest.mark.parametrize(
@@ -318,6 +343,16 @@ NOTHING = (None, 5, "x", b"x", {}, {"tokens": 5}, object(), {"usage": {}}, {"usa
     [
         *((given, "no token counts that byref knows") for given in NOTHING),
         (Mock(), "expected a number of tokens"),
+        ({"input_tokens": 0, "output_tokens": 0, "requests": 1}, "all counts are 0"),
+        (
+            {
+                "usage": OPENAI_CHAT
+                | {"prompt_tokens": 0, "completion_tokens": 0, "prompt_tokens_details": {"cached_tokens": 0}}
+            },
+            "all counts are 0",
+        ),
+        ([{"usage": {"inputTokens": 0, "outputTokens": 0}}], "all counts are 0"),
+        (Usage(input_tokens=0, output_tokens=0), "all counts are 0"),
         # a sum is a count, too
         ({"input_tokens": MAX_TOKENS, "output_tokens": 1, "cache_read_input_tokens": 1}, "usage: input_tokens="),
         (Usage(input_tokens=1, requests=True), "usage: requests=True"),

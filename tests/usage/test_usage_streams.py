@@ -60,9 +60,30 @@ def test_events_whose_data_has_the_usage() -> None:
     assert (found.input_tokens, found.cache_read_tokens, found.model) == (9, 4, "mistral-large-latest")
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"choices": [], "x_groq": {"id": "r", "usage": {"prompt_tokens": 9, "completion_tokens": 1}}},
+        {"choices": [{"delta": {}, "usage": {"prompt_tokens": 9, "completion_tokens": 1}}]},
+    ],
+    ids=["Groq", "Moonshot"],
+)
+def test_usage_beside_the_chunks_own(last: dict[str, Any]) -> None:
+    first = {"id": "c", "choices": [{"delta": {"content": "Hi"}}], "usage": None}
+    for beside in ({}, {"usage": None}):
+        found = normalise([first, {"id": "c", "model": "m", **last, **beside}])
+        assert (found.input_tokens, found.output_tokens, found.model) == (9, 1, "m")
+
+
 def test_counts_so_far_are_not_summed() -> None:
     events = [{"id": "c", "usage": {"prompt_tokens": 9, "completion_tokens": n}} for n in range(50)]
     assert (normalise(events).input_tokens, normalise(events).output_tokens) == (9, 49)
+
+
+def test_an_input_of_0_does_not_take_the_place_of_a_known_one() -> None:
+    events = [*CLAUDE[:2], {"type": "message_delta", "usage": {"input_tokens": 0, "output_tokens": 20}}]
+    for given, expected in ((events, 100), (events[::-1], 100), (events[2:], None)):
+        assert normalise(given).input_tokens == expected
 
 
 def test_a_broken_off_stream_has_what_it_said() -> None:

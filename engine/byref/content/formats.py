@@ -207,8 +207,14 @@ def _of_mcp(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
 
 def _of_object(output: object) -> tuple[list[Piece], bool] | None:
     """Read a tool result of an SDK's own type, MCP's or LangChain's; None if the object is data."""
+    if isinstance(output, type):
+        return None
+    if getattr(output, "inline_data", None) is not None and (part := _dumped(output)) is not None:
+        return _of_mapping(part)
     content = getattr(output, "content", None)
-    if not isinstance(content, list | str) or isinstance(output, type):
+    if not isinstance(content, list) and getattr(output, "is_error", None) is True:
+        return _failed(output, content)
+    if not isinstance(content, list | str):
         return None
     if hasattr(output, "tool_call_id"):
         return _inside(content, getattr(output, "status", None) == "error")
@@ -218,6 +224,17 @@ def _of_object(output: object) -> tuple[list[Piece], bool] | None:
         if hasattr(output, flag) or hasattr(output, beside):
             return _with_structured(content, getattr(output, beside, None), bool(getattr(output, flag, False)))
     return None
+
+
+def _failed(output: object, content: object) -> tuple[list[Piece], bool] | None:
+    """Read what AutoGen and LlamaIndex make of a call that failed; their other results are data."""
+    if isinstance(content, str) and (hasattr(output, "call_id") or hasattr(output, "tool_name")):
+        return _inside(content, is_error=True)
+    items = getattr(output, "result", None)
+    if not isinstance(items, list) or len(items) > MAX_BLOCKS or not hasattr(output, "name"):
+        return None
+    texts = [getattr(item, "content", None) for item in items]
+    return _inside("\n".join(text if isinstance(text, str) else to_block(text).text for text in texts), is_error=True)
 
 
 def _inside(content: object, is_error: bool) -> tuple[list[Piece], bool] | None:
@@ -347,7 +364,9 @@ def _are_records(pieces: Sequence[Piece], unknown: int) -> bool:
 def _may_be_block(item: object) -> bool:
     if isinstance(item, Mapping):
         return readers.is_known(item["type"]) if "type" in item else len(item) == 1 and readers.is_untyped(*item)
-    return callable(getattr(type(item), "model_dump", None)) and readers.is_known(getattr(item, "type", None))
+    if not callable(getattr(type(item), "model_dump", None)):
+        return False
+    return readers.is_known(getattr(item, "type", None)) or getattr(item, "inline_data", None) is not None
 
 
 def _may_be_unknown(item: Mapping[Any, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 from byref.content import formats, media, values
@@ -14,6 +15,9 @@ from byref.errors import ConfigurationError
 
 OCTETS = "application/octet-stream"
 """The content type of bytes with a NUL; such bytes still count as text if they are valid UTF-8."""
+_MOST_PIXELS = 1 << 24
+_OF_PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+"""Pillow's modes that PNG has; an image in another one is turned into RGB."""
 _TEXTUAL = ("text/", "application/json", "application/xml", "application/x-ndjson", "application/yaml")
 
 
@@ -68,7 +72,20 @@ def binary(output: object, content_type: str | None = None) -> Media | None:
 
 
 def _alone(output: object) -> Piece:
-    return Piece(binary(output) or to_block(output))
+    return Piece(binary(output) or _picture(output) or to_block(output))
+
+
+def _picture(output: Any) -> Media | None:
+    """Return an image of Pillow as PNG; None for anything else, and for an image of more pixels than `_MOST_PIXELS`."""
+    bases = type(output).__mro__
+    if not any(base.__name__ == "Image" and base.__module__ == "PIL.Image" for base in bases):
+        return None
+    width, height = output.size
+    if width * height > _MOST_PIXELS:
+        return None
+    file = BytesIO()
+    (output if output.mode in _OF_PNG else output.convert("RGB")).save(file, "PNG")
+    return media.of("image/png", file.getvalue())
 
 
 def _stated(output: ToolOutput) -> list[Piece]:

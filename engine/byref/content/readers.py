@@ -202,6 +202,12 @@ def _bare_search_result(item: Mapping[Any, Any]) -> Found:
     return _texts(item["searchResult"].get("content"))
 
 
+def _inline_data(item: Mapping[Any, Any]) -> Found:
+    """Read the bytes of Gemini's parts, in either spelling."""
+    [inner] = item.values()
+    return _bytes(inner.get("data"), inner.get("mime_type", inner.get("mimeType")))
+
+
 def _guarded(item: Mapping[Any, Any]) -> Found:
     inner = item["guardContent"]
     if "text" in inner:
@@ -294,6 +300,10 @@ _UNTYPED: Final[dict[str, tuple[frozenset[str] | None, Callable[[Mapping[Any, An
     "json": (None, _json),
     **dict.fromkeys(("image", "audio", "video"), (_SHOWN, _bare_media)),
     "document": (frozenset({"format", "name", "source", "context", "citations"}), _bare_media),
+    **dict.fromkeys(
+        ("inline_data", "inlineData"),
+        (frozenset({"data", "mime_type", "mimeType", "display_name", "displayName"}), _inline_data),
+    ),
     "searchResult": (frozenset({"source", "title", "content", "citations"}), _bare_search_result),
     "guardContent": (frozenset({"text", "image"}), _guarded),
     "cachePoint": (frozenset({"type", "ttl"}), _elsewhere),

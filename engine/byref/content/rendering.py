@@ -68,7 +68,11 @@ def render(content: str | list[Any], format: str) -> Any:
     if format != "anthropic":
         return blocks
     # Anthropic refuses blocks of blank text, and takes a result without any block.
-    return [block for block in blocks if block["type"] != "text" or block["text"].strip()] or ""
+    return [block for block in blocks if not _is_blank(block)] or ""
+
+
+def _is_blank(block: Mapping[Any, Any]) -> bool:
+    return block["type"] == "text" and not block["text"].strip()
 
 
 def as_text(content: str | list[Any]) -> str:
@@ -112,12 +116,26 @@ def _carrying(made: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 def _is_sendable(own: dict[str, Any], format: str) -> bool:
     """Tell whether the provider accepts a block whose bytes are elsewhere or unreadable: it has to accept that kind of pointer."""
     if format == "anthropic" and "source" in own and own["type"] != "search_result":
-        source = own["source"]
-        return isinstance(source, Mapping) and source.get("type") == "url" and isinstance(source.get("url"), str)
+        source = own["source"] if isinstance(own["source"], Mapping) else {}
+        match source.get("type"):
+            case "url":
+                return isinstance(source.get("url"), str)
+            case "file":
+                return isinstance(source.get("file_id"), str)
+            case "content" if own["type"] == "document" and isinstance(parts := source.get("content"), list):
+                return 0 < len(parts) <= formats.MAX_BLOCKS and all(map(_is_part, parts))
+        return False
     if format == "openai-responses":
         url = own.get("image_url", own.get("file_url", ""))
         return isinstance(own.get("file_id"), str) or (isinstance(url, str) and url.startswith(("http://", "https://")))
     return own["type"] in ("resource_link", "tool_reference")
+
+
+def _is_part(item: object) -> bool:
+    """Tell whether Anthropic accepts a block, as it is, inside of a document."""
+    if not isinstance(item, Mapping) or item.get("type") not in ("text", "image"):
+        return False
+    return _block(formats.one(item), "anthropic") == item and not _is_blank(item)
 
 
 def _text(piece: Piece) -> str:

@@ -114,7 +114,7 @@ def message(
         raise ConfigurationError(f"format={format!r}: expected one of {list(FORMATS)}")
     if call_id is None and format not in ("gemini", "mcp"):
         raise ConfigurationError(f"call_id=None: expected the id of the call, which the message {format!r} names")
-    body = sendable(rendering.render(content, format))
+    body, call_id, tool = sendable(rendering.render(content, format)), sendable(call_id), sendable(tool)
     match format:
         case "openai":
             return {"role": "tool", "tool_call_id": call_id, "content": body}

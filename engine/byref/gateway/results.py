@@ -18,6 +18,7 @@ from byref.conversation.result import Result
 from byref.describe.jsontext import without_surrogates
 from byref.engine import Engine
 from byref.gateway.wire import dumped
+from byref.ingest.prepare import NO_MESSAGE
 from byref.policy import Policy, ToolPolicy
 from byref.session import Session
 
@@ -96,7 +97,8 @@ def process(
 ) -> tuple[Json, bool]:
     """Take a result into the session; return the result for the client, and whether something was stored.
 
-    A result that the model reads whole is returned exactly as it came, but for what `structured` adds.
+    A result that the model reads whole is returned exactly as it came, but for what `structured` adds, and the text of an error
+    that has none.
     """
     if limit is not None:
         policy = limited(session.policy, tool, limit, raw)
@@ -105,6 +107,8 @@ def process(
     given = _given(raw)
     result = session.process(given, tool=tool, arguments=arguments, is_error=raw.get("isError") is True)
     if result.route.passes_whole and not is_reshaped(session.policy, tool, given):
+        if result.text == NO_MESSAGE:
+            raw = {**raw, "content": [{"type": "text", "text": NO_MESSAGE}]}
         return for_version(structured(raw, version) if shows_learned else raw, version), False
     is_structured = "structuredContent" in raw or shows_learned
     return _replacement(raw, result, version, is_structured=is_structured), bool(result.artifacts)

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from byref.errors import ConfigurationError
-from byref.usage.formats import ANTHROPIC, MAX_TOKENS, count, form_of, is_count, no_count, total
+from byref.usage.formats import ANTHROPIC, INPUTS, MAX_TOKENS, REQUESTS, VERCEL, form_of, is_count, no_count, total
 from byref.usage.objects import find, is_name, plain, stream_of
 
 __all__ = ["MAX_EVENTS", "MAX_TOKENS", "Usage", "is_count", "normalise"]
@@ -47,13 +47,13 @@ class Usage:
 
     @property
     def context_tokens(self) -> int | None:
-        """The fewest tokens that the next request can have: this one's input and output; None if the input is unknown.
+        """The fewest tokens that the next request can have: this one's input and output; None if the input is unknown, or 0.
 
         Also None for a sum over several requests, which says nothing about the size of the context.
         """
         if self.context is not None:
             return self.context.context_tokens
-        if self.input_tokens is None or self.requests != 1:
+        if not self.input_tokens or self.requests != 1:
             return None
         return self.input_tokens + (self.output_tokens or 0)
 
@@ -61,22 +61,24 @@ class Usage:
 def normalise(usage: object) -> Usage:
     """Return the usage of one request in byref's form.
 
-    Accepts usage objects and mappings of OpenAI (Chat, Responses), Anthropic, Gemini, Bedrock Converse, LangChain and
-    Pydantic AI, byref's own `Usage`, a response or event that carries one of them, and an iterable of the events of one
+    Accepts usage objects and mappings of OpenAI (Chat, Responses), Anthropic, Gemini, Bedrock Converse, LangChain, Pydantic AI,
+    the Vercel SDK (`ai`) and CrewAI, byref's own `Usage`, a response or event that carries one of them, and an iterable of the events of one
     stream.
 
     Anthropic and Bedrock do not include cached tokens in the input, all others do. Both Anthropic and OpenAI's Responses
     call the input `input_tokens`: it is taken to include cached tokens if `input_tokens_details`, `input_token_details`,
     `cache_read_tokens` or `cache_write_tokens` is present. Where a total shows that reasoning is not in the output (xAI), or that
-    cached tokens are in the input (Strands with OpenAI's models), it counts. Anthropic's `iterations` become `rounds`.
+    cached tokens are in the input (Strands with OpenAI's models), it counts. Anthropic's `iterations` become `rounds`. An
+    input of 0 is unknown, because no request has one.
 
     Raises:
-        ConfigurationError: the value has no token counts, a count is not a valid number, or a stream carries no usage, is
-            longer than `MAX_EVENTS` or belongs to several requests. Exceptions of a stream's iterator are not caught.
+        ConfigurationError: the value has no token counts or none above 0, a count is not a valid number, or a stream carries
+            no usage, is longer than `MAX_EVENTS` or belongs to several requests. Exceptions of a stream's iterator are not
+            caught.
     """
     if isinstance(usage, Usage):
         _check(usage)
-        return replace(usage, raw=plain(usage.raw))
+        return _counted(replace(usage, raw=plain(usage.raw)))
     if isinstance(usage, AsyncIterable) and not isinstance(usage, Iterable):
         raise ConfigurationError("usage: an asynchronous stream; give the list of its events, read with `async for`")
     if (events := stream_of(usage)) is not None:
@@ -88,7 +90,7 @@ def normalise(usage: object) -> Usage:
             "a stream or the usage of OpenAI, Anthropic, Gemini, Bedrock, LangChain or Pydantic AI, or "
             "byref.Usage(input_tokens=…, output_tokens=…). A chunk of a stream may have none: give all of them"
         )
-    return _normal(found.fields, found.model)
+    return _counted(_normal(found.fields, found.model))
 
 
 _RUNS: Final = ("lc_", "run-")
@@ -128,7 +130,18 @@ def _stream(events: Iterable[object]) -> Usage:
             'last chunk if asked: stream_options={"include_usage": True}; Anthropic in message_start and message_delta, '
             "OpenAI Responses in response.completed, Bedrock in metadata, Gemini in every chunk: keep those events"
         )
-    return _normal(fields, model)
+    return _counted(_normal(fields, model))
+
+
+def _counted(usage: Usage) -> Usage:
+    """Return usage with an input of 0 as unknown; ConfigurationError if all that it says is 0."""
+    counts = [getattr(usage, name) for name in _SUMMED]
+    if 0 in counts and not any(counts):
+        raise ConfigurationError(
+            "usage: all counts are 0, which no request has: nobody has counted. Record nothing, or byref.Usage() for a "
+            "request of unknown size"
+        )
+    return replace(usage, input_tokens=usage.input_tokens or None)
 
 
 def _normal(fields: dict[str, Any], model: str | None) -> Usage:
@@ -137,15 +150,17 @@ def _normal(fields: dict[str, Any], model: str | None) -> Usage:
         total(fields, part) for part in (form.input, form.output, form.cache_read, form.cache_write)
     )
     cached = (read or 0) + (write or 0)
+    # Version 5 of the Vercel SDK gives some providers' input without them.
+    is_apart = form.cached_apart or (form is VERCEL and fresh is not None and cached > fresh)
     whole = fields.get(form.total)
-    if is_count(whole) and fresh is not None and made is not None:
-        if not form.cached_apart:
+    if is_count(whole) and fresh and made is not None:
+        if not is_apart:
             made = max(made, whole - fresh)
         elif whole == fresh + made and cached <= fresh:
             cached = 0
-    requests = count(fields, "requests")
+    requests = total(fields, REQUESTS)
     found = Usage(
-        input_tokens=None if fresh is None else fresh + (cached if form.cached_apart else 0),
+        input_tokens=None if fresh is None else fresh + (cached if is_apart else 0),
         output_tokens=made,
         cache_read_tokens=read,
         cache_write_tokens=write,
@@ -220,8 +235,9 @@ def _check(usage: Usage) -> None:
 
 
 def _updated(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return the old fields overwritten by the new ones that are known."""
-    return old | {name: value for name, value in new.items() if value is not None or name not in old}
+    """Return the old fields overwritten by the new ones that are known, which an input of 0 is not."""
+    known = {name: value for name, value in new.items() if value is not None and (value != 0 or name not in INPUTS)}
+    return new | old | known
 
 
 def _added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

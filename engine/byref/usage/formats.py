@@ -33,11 +33,11 @@ class Form(NamedTuple):
 _CHAT = Form(
     "prompt_tokens",
     "completion_tokens",
-    # DeepSeek's, Moonshot's, Mistral's and LiteLLM's names follow OpenAI's.
+    # DeepSeek's, Moonshot's, Mistral's, LiteLLM's and CrewAI's names follow OpenAI's.
     "prompt_tokens_details.cached_tokens | prompt_cache_hit_tokens | cached_tokens | num_cached_tokens"
-    " | cache_read_input_tokens",
+    " | cache_read_input_tokens | cached_prompt_tokens",
     "prompt_tokens_details.cache_write_tokens | prompt_tokens_details.cache_creation_tokens"
-    " | cache_creation_input_tokens",
+    " | cache_creation_input_tokens | cache_creation_tokens",
     total="total_tokens",
 )
 _RESPONSES = Form(  # also the forms of LangChain, OpenAI's Realtime API, Pydantic AI and byref, with their field names
@@ -67,6 +67,13 @@ _BEDROCK = Form(
     total="totalTokens",
     cached_apart=True,
 )
+VERCEL = Form(  # the package `ai`: first the names of its version 6, then those of 5
+    "inputTokens",
+    "outputTokens",
+    "inputTokenDetails.cacheReadTokens | cachedInputTokens",
+    "inputTokenDetails.cacheWriteTokens",
+    total="totalTokens",
+)
 _GEMINI = Form(  # response_token_count belongs to the Live API
     "prompt_token_count + tool_use_prompt_token_count",
     "candidates_token_count + response_token_count + thoughts_token_count",
@@ -81,9 +88,10 @@ _GEMINI_REST = Form(
     audio="promptTokensDetails[modality=AUDIO].tokenCount",
     cache_read_audio="cacheTokensDetails[modality=AUDIO].tokenCount",
 )
+_VERCEL_MARKS = ("inputTokenDetails", "outputTokenDetails", "cachedInputTokens", "reasoningTokens")
 _INCLUSIVE_MARKS = ("input_tokens_details", "input_token_details", "cache_read_tokens", "cache_write_tokens")
 
-_FORMS = (_GEMINI, _GEMINI_REST, _CHAT, _BEDROCK, _RESPONSES, ANTHROPIC)
+_FORMS = (_GEMINI, _GEMINI_REST, _CHAT, VERCEL, _BEDROCK, _RESPONSES, ANTHROPIC)
 
 
 def _names(*parts: str) -> frozenset[str]:
@@ -92,8 +100,16 @@ def _names(*parts: str) -> frozenset[str]:
 
 MARKS = frozenset().union(*(_names(form.input, form.output) for form in _FORMS))
 """Fields of which at least one makes an object a usage."""
+INPUTS = frozenset().union(*(_names(form.input) for form in _FORMS))
+"""Those of `MARKS` that are the input."""
+REQUESTS = "requests | successful_requests"
+"""Where frameworks say over how many requests they have summed, CrewAI under the second name."""
 NAMES = tuple(
-    sorted({"requests", "iterations", "type"}.union(*(re.findall(r"\w+", " ".join(form[:-1])) for form in _FORMS)))
+    sorted(
+        {"iterations", "type", *_VERCEL_MARKS}.union(
+            *(re.findall(r"\w+", " ".join((REQUESTS, *form[:-1]))) for form in _FORMS)
+        )
+    )
 )
 """The names of all fields that are read, nested ones included."""
 
@@ -106,11 +122,13 @@ def is_count(value: object) -> TypeGuard[int]:
 def form_of(fields: dict[str, Any]) -> Form:
     """Return the form of fields that include one of `MARKS`.
 
+    Bedrock's fields are the Vercel SDK's without any of `_VERCEL_MARKS`.
     Anthropic's is the default: without any of `_INCLUSIVE_MARKS` no cached tokens are known that OpenAI would include.
     """
     for form in (_GEMINI, _GEMINI_REST, _CHAT, _BEDROCK):
         if any(fields.get(name) is not None for name in _names(form.input, form.output)):
-            return form
+            is_vercel = form is _BEDROCK and any(fields.get(name) is not None for name in _VERCEL_MARKS)
+            return VERCEL if is_vercel else form
     return _RESPONSES if any(fields.get(name) is not None for name in _INCLUSIVE_MARKS) else ANTHROPIC
 
 

@@ -73,7 +73,7 @@ def find(event: object) -> Found | None:
     view, wrapper = event, ""
     for _ in range(_MAX_WRAPPERS):
         get = getter(view)
-        counts = [(name, value) for name in _USAGE if (value := get(name)) is not MISSING]
+        counts = [(name, value) for name in _USAGE if (value := get(name)) is not MISSING] + _aside(get)
         for name, value in counts:
             if fields := _fields(value):
                 is_part = name == "usage_metadata" and ("input_tokens" in fields or "output_tokens" in fields)
@@ -86,6 +86,14 @@ def find(event: object) -> Found | None:
         wrapper, view = found
     fields = _fields(event)
     return Found(fields, _model(getter(event))) if fields else None
+
+
+def _aside(get: _Getter) -> list[tuple[str, object]]:
+    """Return the usage that Groq (`x_groq`) and Moonshot (in the first choice) put beside the chunks' own, which is empty."""
+    choices = get("choices")
+    places = (get("x_groq"), choices[0] if isinstance(choices, list) and choices else None)
+    found = [getter(place)("usage") for place in places if not _is_scalar(place)]
+    return [("usage", usage) for usage in found if not _is_scalar(usage)]
 
 
 def _model(get: _Getter) -> str | None:

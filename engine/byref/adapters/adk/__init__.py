@@ -125,13 +125,14 @@ class ByrefPlugin(BasePlugin):
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         """Record the usage of one answer; if the database is away, the run goes on."""
-        if llm_response.partial or llm_response.usage_metadata is None:
+        used = llm_response.usage_metadata
+        if llm_response.partial or used is None:
             return
+        if not (lenient.count(used.prompt_token_count) or lenient.count(used.candidates_token_count)):
+            return  # nobody has counted
         name, model = self._named(callback_context)
         leads = self._leads(callback_context, name)
-        await asyncio.to_thread(
-            self._conversations.record, name, model, llm_response.usage_metadata, None, context=leads
-        )
+        await asyncio.to_thread(self._conversations.record, name, model, used, None, context=leads)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext

@@ -79,7 +79,7 @@ def model_of(model: Any) -> tuple[str | None, int | None]:
 def record(session: Session, answers: Iterable[object], *, context: bool) -> None:
     """Record the usage in a model's answers; failures are logged, so that the answers are not lost."""
     for message in answers:
-        if isinstance(message, AIMessage) and message.usage_metadata is not None:
+        if isinstance(message, AIMessage) and any(map(lenient.count, (message.usage_metadata or {}).values())):
             try:
                 session.record_usage(message, request_id=message.id, context=context)
             except ByrefError:

@@ -179,12 +179,14 @@ class Byref(RunHooks[Any]):
 
     async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
         """Record the usage of one answer; if that fails, the run goes on, because the answer is there."""
-        if not lenient.count(response.usage.requests):  # no provider has counted
+        used = response.usage
+        is_counted = lenient.count(used.input_tokens) or lenient.count(used.output_tokens)
+        if not lenient.count(used.requests) or not is_counted:  # the provider has not counted
             return
         leads = self._named(context) not in callers.get()
 
         def work() -> None:
-            self.conversation(context, agent).record_usage(response.usage, context=leads)
+            self.conversation(context, agent).record_usage(used, context=leads)
 
         try:
             await asyncio.to_thread(work)
