@@ -135,11 +135,13 @@ def _without(scope: Scope, code: Analysed, given: Inputs, error: ArtifactMissing
         return inputs.without_blob(scope, given, bytes.fromhex(error.name[1:]), tombstones.GONE)
     # The code may not need the data of names that it assigns itself.
     its = {name for name, one in given.variables.items() if one.artifact.payload.blob_id == error.blob_id}
-    lost = (its | {error.name or ""}) & given.data.keys() & code.uses.assigned
+    lost = (its | {error.name or ""}) & given.data.keys() & (code.uses.assigned | given.unnamed)
     if not lost:
         raise error
     damaged |= dict.fromkeys(lost, cure(scope, error))
-    return replace(given, data={name: value for name, value in given.data.items() if name not in lost})
+    others = {name: inputs.name_only(is_left=given.variables[name].origin == "run") for name in lost & given.unnamed}
+    data = {name: value for name, value in given.data.items() if name not in lost}
+    return replace(given, data=data, others={**given.others, **others})
 
 
 def stage(
@@ -175,7 +177,7 @@ def stage(
         callables=tuple(name for name, one in entries.items() if one.what in ("function", "class")),
         calls=given.calls,
         before=tuple(of_runs | entries.keys()) if language == "python" else None,
-        used=tuple(given.variables.keys() - of_runs),
+        used=tuple(given.variables.keys() - of_runs - given.unnamed),
         is_damaged=given.kept.is_damaged,
     )
 
