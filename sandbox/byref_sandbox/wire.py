@@ -153,6 +153,8 @@ class Variable(msgspec.Struct, frozen=True):
     """An earlier run left it: it is one of the session's names, as if the code had assigned it."""
     is_hidden: bool = False
     """Only names of the session refer to it: the code does not find it by this name."""
+    is_unnamed: bool = False
+    """The code may compute its name: what it changes in place there, its text does not tell."""
 
 
 class GivenFile(msgspec.Struct, frozen=True):

@@ -127,6 +127,15 @@ def test_they_are_told_of_as_those_that_are_written(given: Session, engine: Engi
     assert [json.loads(one).get("used", []) for one in runs] == [[], [], [], [], ["orders_2024"]]
 
 
+def test_changes_in_place_are_told_and_names_keep_them(given: Session) -> None:
+    for code in ("globals()[f'orders_{2023}'].append({})", "df(f'orders_{2023}')['id'] = 5"):
+        assert ask(given, code) == "[orders_2023: changed for this run only; the stored data is unchanged]", code
+    assert "changed" not in ask(given, "globals()[f'orders_{2023}'][:1]")
+    given.process([[n] for n in range(400_000)], tool="pairs_1")
+    ask(given, "x = globals()[f'pairs_{1}']\nx[0].append(7)")
+    assert ask(given, "x[0], len(x), pairs_1[0]") == "[[0,7],400000,[0]]"
+
+
 def test_what_is_hidden_or_only_a_further_name_is_not_listed(engine: Engine, tenant: str) -> None:
     def get_orders() -> str:
         return "called"

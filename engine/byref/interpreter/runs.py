@@ -29,7 +29,7 @@ from byref_sandbox import Limits, Outcome, Runner
 from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.code.inplace import Changed, changed_in_place
 from byref_sandbox.functions import Callee
-from byref_sandbox.outcome import FOREIGN_STATE, SUSPENDED
+from byref_sandbox.outcome import CHANGED, FOREIGN_STATE, SUSPENDED
 
 MAX_CODE_CHARS = 200_000
 RECORDED_CHARS = 10_000
@@ -254,7 +254,7 @@ def _changed(changed: Mapping[Changed, int], given: Inputs, outcome: Outcome) ->
     """Names of data that was changed and will not be kept: stored output, and tables that `df` made of what runs left."""
     left: Collection[str] = persistence.names_of(outcome)
     line = outcome.error.line if outcome.error is not None else None
-    names = set()
+    names = {name for name, what in outcome.named.items() if what == CHANGED and name in given.unnamed}
     for one, at in changed.items():
         variable = given.variables.get(one.name)
         is_kept = variable is not None and variable.origin == "run" and not (one.is_table and variable.kind == "value")

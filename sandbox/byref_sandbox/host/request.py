@@ -83,7 +83,17 @@ def code_request(
         is_value = is_kept or name in values | looked_at or (name in constructed and not is_constructed)
         bound.append(
             wire.Variable(
-                name, index, path, is_frame, is_value, name in tables, is_constructed, parts, is_kept, _is_hidden(value)
+                name,
+                index,
+                path,
+                is_frame,
+                is_value,
+                name in tables,
+                is_constructed,
+                parts,
+                is_kept,
+                _is_hidden(value),
+                name in unnamed,
             )
         )
     bound = _without_changed(bound)
