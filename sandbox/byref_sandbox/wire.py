@@ -151,6 +151,10 @@ class Variable(msgspec.Struct, frozen=True):
     """Paths inside the value that a reply may name (`Same`) instead of sending what is there. The empty path is the value itself."""
     is_kept: bool = False
     """An earlier run left it: it is one of the session's names, as if the code had assigned it."""
+    is_hidden: bool = False
+    """Only names of the session refer to it: the code does not find it by this name."""
+    is_unnamed: bool = False
+    """The code may compute its name: what it changes in place there, its text does not tell."""
 
 
 class GivenFile(msgspec.Struct, frozen=True):
@@ -228,6 +232,8 @@ class Request(msgspec.Struct, frozen=True):
     """Files that earlier runs wrote."""
     others: int = 0
     """How many of `names`, at its end, earlier runs left; those before them are data of tools."""
+    not_loaded: list[str] = []
+    """Those of `names` that are variables, but that this run is not given: code that lists names finds them."""
     keep: str = ""
     """The name under which the result of a query is kept."""
     plots: bool = False

@@ -94,6 +94,16 @@ class Named(NamedTuple):
     shape: str
 
 
+class Sized(NamedTuple):
+    """A variable and how much data has to be read for it."""
+
+    artifact_row: int
+    name: str
+    origin: str
+    size_bytes: int
+    """Of the whole artifact."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A variable before it is bound: the wanted name, and the path and shape of its value."""
@@ -651,7 +661,14 @@ _BEHIND = _NAMED.where(VariableRow.name > bindparam("name")).order_by(VariableRo
 
 def _newest_of(origin: str) -> Any:
     newest = (
-        select(VariableRow.id, VariableRow.artifact_id, VariableRow.name, VariableRow.shape, VariableRow.origin)
+        select(
+            VariableRow.id,
+            VariableRow.artifact_id,
+            VariableRow.name,
+            VariableRow.shape,
+            VariableRow.origin,
+            ArtifactRow.size_bytes,
+        )
         .join(ArtifactRow, ArtifactRow.id == VariableRow.artifact_id)
         .where(
             VariableRow.session_id == bindparam("of_session"),
@@ -681,6 +698,12 @@ def newest(connection: Connection, session_row: int, limit: int) -> tuple[list[N
     is_all = max(Counter(row.origin for row in rows).values(), default=0) < window
     named = [Named(row.artifact_id, row.name, row.shape) for row in rows[:limit]]
     return named, Counted(len(rows), is_all)
+
+
+def sized(connection: Connection, session_row: int, limit: int) -> list[Sized]:
+    """Return the variables of the newest data, at most `limit` of each origin, newest first."""
+    rows = _newest(connection, session_row, limit)
+    return [Sized(row.artifact_id, row.name, row.origin, row.size_bytes) for row in rows]
 
 
 def newest_names(connection: Connection, session_row: int, limit: int) -> list[str]:

@@ -37,14 +37,17 @@ MAX_GIVEN_FILES = 100
 """Maximum files of earlier code that one run is given; those that the code names come first."""
 MAX_UNNAMED_FILE_BYTES = 16 << 20
 """Maximum bytes of all given files that the code does not name. They are given because code may compute their names."""
+MAX_UNNAMED_ARTIFACTS = 100
+"""Maximum artifacts whose variables code is given that may read any name: those that it names come on top."""
+MAX_UNNAMED_BYTES = 16 << 20
+"""Maximum bytes of all of these. Other variables are listed to such code, and an error tells it to write the name of one that it reads."""
 NAMED_IN_ERRORS = 100
 """Maximum variables that an error may suggest though the code does not name them; those of tools come first."""
 CALL_CHARS: Final = 80
 """Maximum characters of a call's arguments where a text says which call made a variable."""
 _NUMBERED: Final = re.compile(r"_[0-9]+\Z")
 _OCTETS = "application/octet-stream"
-_LEFT_BY_CODE = Data("", lambda: b"null", kept=True)
-"""The placeholder for a variable of an earlier run that the code does not name."""
+_WORD: Final = re.compile(r"\w{3,64}")
 _ALWAYS_THERE: Final = frozenset(dir(builtins)).union([FRAME_HELPER]) - {"open", "__import__"}
 """An error about one of these names never says where the data is."""
 
@@ -78,6 +81,8 @@ class Inputs:
     """The calls whose outputs are meant by numbered names, such as `get_orders_2`, that no envelope named."""
     others: Mapping[str, object] = field(default_factory=dict)
     """Placeholders for variables that the code does not name: they are not bound, but an error may name them."""
+    unnamed: frozenset[str] = frozenset()
+    """Those of `variables` that the code does not name: it may compute their names."""
     former: Mapping[str, Variable] = field(default_factory=dict)
     """Data to which the state refers by names that are bound to other data since, by the names that it has in place of these."""
     meant: Mapping[str, Meant] = field(default_factory=dict)
@@ -100,7 +105,8 @@ def look_up(scope: Scope, code: Analysed) -> Inputs:
         ToolError: the code names too many variables, or data that is too large for one value.
     """
     inputs, artifacts = scope.read(lambda connection: _found(connection, scope, code))
-    given = [*inputs.variables.values(), *inputs.former.values()]
+    named = [one for name, one in inputs.variables.items() if name not in inputs.unnamed]
+    given = [*named, *inputs.former.values()]
     used = [*(variable.artifact for variable in given), *artifacts.values()]
     for artifact in used:
         artifact.use()
@@ -116,6 +122,11 @@ def look_up(scope: Scope, code: Analysed) -> Inputs:
             check_size(scope, artifact)
     data: dict[str, object] = {name: data_of(artifact, as_stored=True) for name, artifact in artifacts.items()}
     data |= {name: data_of_variable(scope, inputs.kept, one, inputs.inside) for name, one in bound.items()}
+    data |= {
+        name: replace(one, is_hidden=True)
+        for name, one in data.items()
+        if name in inputs.former and isinstance(one, Data)
+    }
     if inputs.lacks:
         data |= as_data(scope, inputs).data
     room = max(0, MAX_BOUND_NAMES - len(data))
@@ -173,11 +184,19 @@ def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs
     wanted: frozenset[str] = code.uses.names.union(*(contents.wanted(code.uses.names) for contents in snapshots))
     if code.uses.may_read_all:
         wanted |= entries.keys()
+    texts = _texts(code, snapshots, wanted)
+    unnamed, beyond = frozenset[str](), dict[str, bool]()
+    if reads_any := any(text.uses.may_read_any for text in texts):
+        wanted |= entries.keys()
+        texts = _texts(code, snapshots, wanted)
+        unnamed, beyond = _unnamed(connection, scope, texts, wanted)
     # What the code assigns is looked up too: a name that a tool's data has stands for that again in the next run.
     named = wanted | code.uses.assigned
     paths = {first for contents in snapshots for first in referred_names(contents.parts)}
     functions = {one.name for one in scope.functions}
     bound = variables.find(connection, scope.source, scope.row, named | paths)
+    unnamed -= bound.keys()
+    bound |= variables.find(connection, scope.source, scope.row, unnamed, without_damaged=True)
     # An output is hidden by a function with its name; what earlier runs have bound to it stays what it was.
     known = {name: one for name, one in bound.items() if name not in functions or one.origin != "output"}
     exact = names.exact(connection, scope.row, {variable.name for variable in known.values()})
@@ -196,19 +215,14 @@ def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs
     parts = [part for contents in snapshots for part in contents.needed(wanted)]
     referred = referred_names(parts)
     wanted |= referred
-    found = {name: one for name, one in known.items() if name in named | referred}
+    found = {name: one for name, one in known.items() if name in named | referred | unnamed}
     artifacts = {name: one for name, one in artifacts.items() if name in code.uses.names | referred}
     former = _former(connection, scope, {name: one for name, one in was.items() if name in referred})
-    definitions = [
-        text
-        for contents in (snapshots if code.tree is not None else ())
-        for text in definitions_of(contents.programs, contents.definitions, wanted, room=MAX_SOURCE_CHARS)
-    ]
-    texts = (code, *definitions)
     holding = {one.artifact.row_id for one in found.values() if one.artifact.kind == "json"}
-    others: dict[str, bool] = {}
+    others = beyond
     unknown = (code.uses.names | referred) - found.keys() - entries.keys() - former.keys() - functions
-    if unknown - artifacts.keys() - code.uses.assigned - _ALWAYS_THERE or any(map(_may_look_elsewhere, texts)):
+    is_missing = bool(unknown - artifacts.keys() - code.uses.assigned - _ALWAYS_THERE)
+    if not reads_any and (is_missing or any(map(_may_look_elsewhere, texts))):
         others = variables.of_tools_first(connection, scope.row, NAMED_IN_ERRORS)
     inputs = Inputs(
         replace(kept, record=record, exact=exact),
@@ -217,15 +231,74 @@ def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs
         {},
         None,
         not (referred <= found.keys() | artifacts.keys() | former.keys() and kept.blobs.keys() >= {*blobs_of(parts)}),
-        tuple(definitions),
+        tuple(texts[1:]),
         *_files(connection, scope, texts),
         variables.inside(connection, holding),
-        calls_of(connection, scope, [one for one in found.values() if _NUMBERED.search(one.name)]),
-        {name: _LEFT_BY_CODE if is_left else None for name, is_left in others.items() if name not in wanted},
+        calls_of(
+            connection, scope, [one for one in found.values() if one.name not in unnamed and _NUMBERED.search(one.name)]
+        ),
+        {
+            name: name_only(is_left=is_left)
+            for name, is_left in others.items()
+            if name not in wanted and (is_left or name not in functions)
+        },
+        unnamed & found.keys(),
         former,
         {**was, **meant},
     )
     return inputs, artifacts
+
+
+def _texts(code: Analysed, snapshots: Collection[Contents], wanted: frozenset[str]) -> tuple[Analysed, ...]:
+    """The code, and the definitions of functions and classes of earlier runs under these names."""
+    return (
+        code,
+        *(
+            text
+            for contents in (snapshots if code.tree is not None else ())
+            for text in definitions_of(contents.programs, contents.definitions, wanted, room=MAX_SOURCE_CHARS)
+        ),
+    )
+
+
+def _unnamed(
+    connection: Connection, scope: Scope, texts: Collection[Analysed], named: Collection[str]
+) -> tuple[frozenset[str], dict[str, bool]]:
+    """Return variables for code that may read any name, within bounds, and others, each with whether code bound it.
+
+    The newest come first, and before them those whose names begin or end as the code says: `f"orders_{year}"`.
+    """
+    words = {word for text in texts for word in _WORD.findall(text)}
+    functions = {one.name for one in scope.functions}
+    rows = [
+        row
+        for row in variables.sized(connection, scope.row, MAX_BOUND_NAMES)
+        if row.name not in named and (row.origin != "output" or row.name not in functions)
+    ]
+    rows.sort(key=lambda row: not _is_like(row.name, words))  # stable
+    given: set[str] = set()
+    others: dict[str, bool] = {}
+    read: set[int] = set()
+    room = MAX_UNNAMED_BYTES
+    for row in rows:
+        if row.artifact_row not in read and len(read) < MAX_UNNAMED_ARTIFACTS and row.size_bytes <= room:
+            read.add(row.artifact_row)
+            room -= row.size_bytes
+        if row.artifact_row in read:
+            given.add(row.name)
+        else:
+            others[row.name] = row.origin == "run"
+    return frozenset(given), others
+
+
+def _is_like(name: str, words: Collection[str]) -> bool:
+    ends = range(1, len(name))
+    return name in words or any(name[:at] in words or name[at:] in words for at in ends)
+
+
+def name_only(*, is_left: bool) -> Data:
+    """Return the placeholder for a variable that the code is not given; `is_left`: an earlier run left it."""
+    return Data("", lambda: b"null", kept=is_left)
 
 
 def referred_names(parts: Collection[Part]) -> set[str]:

@@ -28,7 +28,7 @@ from byref.interpreter.plots import Plot
 from byref.jsonscan import LazyJSON
 from byref_sandbox import EXACT, Bound, Outcome
 from byref_sandbox.contents import blobs_of, decode_contents
-from byref_sandbox.outcome import AS_DATA, DELETED, STOPPED
+from byref_sandbox.outcome import AS_DATA, CHANGED, DELETED, STOPPED
 
 MAX_NAMES = 1_000
 """Maximum names that one run leaves for the next."""
@@ -208,7 +208,7 @@ def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int)
         {name: what for name, what in outcome.named.items() if what and name not in stored and name not in lost},
         state,
         last,
-        rebound=tuple(sorted(stored & told - outcome.unkept.keys())),
+        rebound=tuple(sorted(n for n in stored & told - outcome.unkept.keys() if outcome.named.get(n) != CHANGED)),
         lost=lost,
         dropped=frozenset(deleted.union(name for name, why in lost.items() if why != STOPPED) - stored),
         missed={

@@ -29,7 +29,7 @@ from byref_sandbox import Limits, Outcome, Runner
 from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.code.inplace import Changed, changed_in_place
 from byref_sandbox.functions import Callee
-from byref_sandbox.outcome import FOREIGN_STATE, SUSPENDED
+from byref_sandbox.outcome import CHANGED, FOREIGN_STATE, SUSPENDED
 
 MAX_CODE_CHARS = 200_000
 RECORDED_CHARS = 10_000
@@ -135,11 +135,13 @@ def _without(scope: Scope, code: Analysed, given: Inputs, error: ArtifactMissing
         return inputs.without_blob(scope, given, bytes.fromhex(error.name[1:]), tombstones.GONE)
     # The code may not need the data of names that it assigns itself.
     its = {name for name, one in given.variables.items() if one.artifact.payload.blob_id == error.blob_id}
-    lost = (its | {error.name or ""}) & given.data.keys() & code.uses.assigned
+    lost = (its | {error.name or ""}) & given.data.keys() & (code.uses.assigned | given.unnamed)
     if not lost:
         raise error
     damaged |= dict.fromkeys(lost, cure(scope, error))
-    return replace(given, data={name: value for name, value in given.data.items() if name not in lost})
+    others = {name: inputs.name_only(is_left=given.variables[name].origin == "run") for name in lost & given.unnamed}
+    data = {name: value for name, value in given.data.items() if name not in lost}
+    return replace(given, data=data, others={**given.others, **others})
 
 
 def stage(
@@ -175,7 +177,7 @@ def stage(
         callables=tuple(name for name, one in entries.items() if one.what in ("function", "class")),
         calls=given.calls,
         before=tuple(of_runs | entries.keys()) if language == "python" else None,
-        used=tuple(given.variables.keys() - of_runs),
+        used=tuple(given.variables.keys() - of_runs - given.unnamed),
         is_damaged=given.kept.is_damaged,
     )
 
@@ -252,7 +254,7 @@ def _changed(changed: Mapping[Changed, int], given: Inputs, outcome: Outcome) ->
     """Names of data that was changed and will not be kept: stored output, and tables that `df` made of what runs left."""
     left: Collection[str] = persistence.names_of(outcome)
     line = outcome.error.line if outcome.error is not None else None
-    names = set()
+    names = {name for name, what in outcome.named.items() if what == CHANGED and name in given.unnamed}
     for one, at in changed.items():
         variable = given.variables.get(one.name)
         is_kept = variable is not None and variable.origin == "run" and not (one.is_table and variable.kind == "value")

@@ -30,6 +30,8 @@ _BY_NAME: Final = frozenset({"globals", "locals", "vars", "eval"})
 """If code uses one of these names, any string in it may name a variable."""
 _NAMESPACES: Final = _BY_NAME | {"exec", "dir"}
 """If code uses one of these names, it may read any name in a way that cannot be seen."""
+_PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}|%\(\w+\)[sd]|%[0-9]*[sdi]")
+"""Matches what a template puts other text in place of."""
 _CONSTRUCTOR: Final = "DataFrame"
 _PANDAS: Final = frozenset({"pd", "pandas", _CONSTRUCTOR})
 """Names that stand for pandas and its DataFrame, unless the code binds them otherwise."""
@@ -63,6 +65,9 @@ class Uses(NamedTuple):
     """Names that it hands to `pd.DataFrame` and otherwise only looks at, as in `len(orders)`: nothing changes their values."""
     may_read_all: bool = False
     """Whether the code may read any name, in a way that cannot be seen: `globals()`."""
+    may_read_any: bool = False
+    """Whether it may read data by a name that it computes: `globals()[f"orders_{year}"]`, `df(f"orders_{year}")`. It then needs
+    what it does not name; not so for `"orders" in globals()`."""
 
 
 class Analysed(str):
@@ -152,6 +157,7 @@ class _Found:
 
     def __init__(self, tree: ast.Module, statements: list[list[ast.AST]]) -> None:
         self.tree = tree
+        self.statements = statements
         self.named: set[str] = set()
         self.read: list[tuple[str, ast.Name]] = []
         self.assigned: set[str] = set()
@@ -163,6 +169,8 @@ class _Found:
         """Names of tables, written as names: `df(users)`."""
         self.inside: set[str] = set()
         """Texts anywhere in the arguments of `df`."""
+        self.computed: list[ast.expr] = []
+        """Arguments of `df` that are no text."""
         self.is_computed = False
         """Whether the code computes a table's name. If so, any short string in it may be that name."""
         self.is_opaque = False
@@ -181,14 +189,23 @@ class _Found:
         assigned, imports, none = frozenset(self.assigned), frozenset(self.imports), frozenset[str]()
         constructed, looked_at = self._constructed()
         reads_all = not self.named.isdisjoint(_NAMESPACES)
+        reads_any = (reads_all and self._looks_up_any()) or self._computes_table()
         if FRAME not in names:
-            return Uses(names, assigned, none, none, imports, constructed, looked_at, reads_all)
+            return Uses(names, assigned, none, none, imports, constructed, looked_at, reads_all, reads_any)
         short = frozenset(text for text in self.texts if text.isidentifier()) if self.is_computed else none
         names |= short
         tables = frozenset(self.by_text).union(name for name, _ in self.by_name)
         if self.is_opaque:
             return Uses(
-                names | tables, assigned, tables, none, imports, constructed - tables, looked_at - tables, reads_all
+                names | tables,
+                assigned,
+                tables,
+                none,
+                imports,
+                constructed - tables,
+                looked_at - tables,
+                reads_all,
+                reads_any,
             )
         values = self._values()
         quoted = names - self.named - self.by_text  # in the text of a query, for example
@@ -202,7 +219,28 @@ class _Found:
             constructed - short,
             looked_at - short,
             reads_all,
+            reads_any,
         )
+
+    def _looks_up_any(self) -> bool:
+        """Whether it uses a namespace otherwise than for a name that is written there: `globals()["orders"]`."""
+        nodes = [*itertools.chain.from_iterable(self.statements)]
+        by_name = {id(node) for node in map(_namespace_of, nodes) if node is not None}
+        return any(isinstance(node, ast.Name) and node.id in _NAMESPACES and id(node) not in by_name for node in nodes)
+
+    def _computes_table(self) -> bool:
+        """Whether what it hands to `df` may be a name that it has put together."""
+        given = [
+            one
+            for one in self.computed
+            if isinstance(
+                one, ast.Name | ast.Call | ast.Subscript | ast.BinOp | ast.JoinedStr | ast.IfExp | ast.NamedExpr
+            )
+            and not (isinstance(one, ast.Name) and one.id not in self.assigned)
+        ]
+        if any(isinstance(one, ast.BinOp | ast.JoinedStr) for one in given):
+            return True
+        return bool(given) and any(map(_makes_name, itertools.chain.from_iterable(self.statements)))
 
     def _values(self, *more: tuple[str, ast.Name]) -> set[str]:
         """Names that are read elsewhere than in `df(orders)` and in these places."""
@@ -291,7 +329,47 @@ class _Found:
             return
         if isinstance(argument, ast.Name):
             self.by_name.append((argument.id, argument))
+        self.computed.append(argument)
         self.is_computed = True
+
+
+def _namespace_of(node: ast.AST) -> ast.Name | None:
+    """The name `globals`, say, in an expression that looks up a name which is written there, or nothing of the session's."""
+    match node:
+        case ast.Compare(
+            left=ast.Constant(),
+            ops=[ast.In() | ast.NotIn()],
+            comparators=[ast.Call(func=ast.Name() as function, args=[], keywords=[])],
+        ):
+            return function
+        case ast.Subscript(value=ast.Call(func=ast.Name() as function, args=[], keywords=[]), slice=ast.Constant()):
+            return function
+        case ast.Call(
+            func=ast.Attribute(
+                value=ast.Call(func=ast.Name() as function, args=[], keywords=[]), attr="get" | "pop" | "setdefault"
+            ),
+            args=[ast.Constant(), *_],
+        ):
+            return function
+        case ast.Call(func=ast.Name(id="vars" | "dir") as function, args=[_]):
+            return function  # the attributes of an object
+    return None
+
+
+def _makes_name(node: ast.AST) -> bool:
+    """Whether an expression puts a text together that could be a name: `f"orders_{year}"`, but not `f"{year}: {total}"`."""
+    match node:
+        case ast.JoinedStr(values=parts):
+            texts = [part.value for part in parts if isinstance(part, ast.Constant)]
+        case (
+            ast.BinOp(left=ast.Constant(value=str() as text), op=ast.Add() | ast.Mod())
+            | ast.BinOp(op=ast.Add(), right=ast.Constant(value=str() as text))
+            | ast.Call(func=ast.Attribute(value=ast.Constant(value=str() as text), attr="format" | "join"))
+        ):
+            texts = [_PLACEHOLDER.sub("", text)]
+        case _:
+            return False
+    return bool(texts) and all(re.fullmatch(r"\w+", str(text)) for text in texts)
 
 
 def _is_constructor(function: ast.expr) -> bool:

@@ -57,11 +57,15 @@ def code_request(
     session = _Session(state, code)
     uses = [text.uses for text in session.texts]
     wanted: frozenset[str] = session.names.union(*(each.names for each in uses))
+    others = [name for name, value in variables.items() if isinstance(value, data.Data) and value.is_name_only]
+    unnamed = variables.keys() - wanted - {*others} if session.may_read_any else frozenset[str]()
+    wanted = (wanted | unnamed).difference(others)
     tables: frozenset[str] = session.tables.union(*(each.tables for each in uses))
     looked_at: frozenset[str] = frozenset().union(*(each.only_looked_at for each in uses))
     constructed: frozenset[str] = looked_at.union(*(each.only_constructed for each in uses))
     values: frozenset[str] = session.values.union(
-        *(each.names - each.only_tables - each.only_constructed - each.only_looked_at for each in uses)
+        unnamed,
+        *(each.names - each.only_tables - each.only_constructed - each.only_looked_at for each in uses),
     )
     if session.has_other_inference or not FAMILIAR.isdisjoint({*variables, *session.all_names}):
         values |= constructed  # for `pd.DataFrame` may be something else, or make other columns of text
@@ -78,13 +82,25 @@ def code_request(
         is_constructed = name in constructed - values and payload.content_type == data.JSON and not is_frame
         is_value = is_kept or name in values | looked_at or (name in constructed and not is_constructed)
         bound.append(
-            wire.Variable(name, index, path, is_frame, is_value, name in tables, is_constructed, parts, is_kept)
+            wire.Variable(
+                name,
+                index,
+                path,
+                is_frame,
+                is_value,
+                name in tables,
+                is_constructed,
+                parts,
+                is_kept,
+                _is_hidden(value),
+                name in unnamed,
+            )
         )
     bound = _without_changed(bound)
     given_files: list[wire.GivenFile] = []
     if files and files_of.are_named(session.texts):
         given_files = [wire.GivenFile(name, payloads.add(*_file(name, content))) for name, content in files.items()]
-    given = [name for name, value in variables.items() if not _is_left(value)]
+    given = [name for name, value in variables.items() if not (_is_left(value) or _is_hidden(value))]
     needed_libraries = libraries.named(session.texts, session.libraries, allowed) if mode == "code" else []
     left = [name for name, value in variables.items() if _is_left(value)]
     left += sorted(session.all_names.difference(variables))
@@ -112,6 +128,7 @@ def code_request(
         keeps=keeps,
         names=[*given, *left],
         others=len(left),
+        not_loaded=[name for name, value in variables.items() if name not in wanted and not _is_hidden(value)],
         files=given_files,
         plots=mode == "code"
         and (
@@ -157,7 +174,12 @@ class _Session:
         for contents in self._all:
             if self._wanted is not None:
                 self._wanted = contents.wanted(self._wanted)
-        if self._all and (code.uses.may_read_all or len(self._all) > 1):
+        found = state.definitions if state is not None else None
+        self.texts = [code, *(self._definitions(code.uses.names) if found is None else map(Analysed.of, found))]
+        """The code, and the definitions of earlier runs that it uses."""
+        self.may_read_any = any(text.uses.may_read_any for text in self.texts)
+        """Whether it needs variables that nothing names."""
+        if self._all and (code.uses.may_read_all or self.may_read_any or len(self._all) > 1):
             self._wanted = None
         self.all_names = frozenset[str]().union(*(contents.names() for contents in self._all))
         """All names that earlier runs have left."""
@@ -182,13 +204,11 @@ class _Session:
         """Variables whose DataFrames they refer to."""
         self.names = self.values | self.tables
         """All names that the code may read by what it calls."""
-        found = state.definitions if state is not None else None
-        self.texts = [code, *(self._definitions() if found is None else map(Analysed.of, found))]
-        """The code, and the definitions of earlier runs that it uses."""
 
-    def _definitions(self) -> Iterator[Analysed]:
+    def _definitions(self, names: frozenset[str]) -> Iterator[Analysed]:
         for contents in self._all:
-            yield from definitions_of(contents.programs, contents.definitions, self.names, room=MAX_SOURCE_CHARS)
+            wanted = contents.wanted(names)
+            yield from definitions_of(contents.programs, contents.definitions, wanted, room=MAX_SOURCE_CHARS)
 
     def request(self, payloads: _Payloads, *, may_change: bool) -> wire.State | None:
         """The state as it goes over the wire; payloads that it needs are added to the others, also those of large names that are data
@@ -350,6 +370,10 @@ def _file(name: str, content: bytes | data.Data) -> tuple[wire.Payload, Load]:
 def _is_left(value: object) -> bool:
     """Whether an earlier run left it."""
     return isinstance(value, data.Data) and value.kept
+
+
+def _is_hidden(value: object) -> bool:
+    return isinstance(value, data.Data) and value.is_hidden
 
 
 def _parts(value: object) -> list[list[str]]:

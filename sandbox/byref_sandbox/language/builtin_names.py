@@ -17,7 +17,7 @@ from byref_sandbox.language.evaluation import is_variable
 from byref_sandbox.language.files import Files
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.helping import helper
-from byref_sandbox.language.inspecting import is_own_frame, name_of, public_look_up
+from byref_sandbox.language.inspecting import is_own_frame, name_of, not_loaded_in, public_look_up
 from byref_sandbox.language.modules import Modules
 from byref_sandbox.language.refusal import NotAllowed
 
@@ -112,7 +112,9 @@ def _exit(status: object = None) -> None:
 
 def _dir(*arguments: Any) -> list[str]:
     if not arguments:
-        return sorted(_names_of(_calling_frame().f_locals))
+        frame = _calling_frame()
+        others = not_loaded_in(frame.f_globals) if frame.f_locals is frame.f_globals else ()
+        return sorted({*_names_of(frame.f_locals), *others})
     (value,) = arguments
     return [name for name in dir(value) if not name.startswith("_")]
 
@@ -135,7 +137,7 @@ def _calling_frame() -> types.FrameType:
 
 def _globals() -> dict[str, Any]:
     space = _calling_frame().f_globals
-    return Namespace(_names_of(space), space, _check_variable)
+    return Namespace(_names_of(space), space, _check_variable, not_loaded_in(space))
 
 
 def _locals() -> dict[str, Any]:
@@ -144,7 +146,7 @@ def _locals() -> dict[str, Any]:
 
 def _here(frame: types.FrameType) -> dict[str, Any]:
     if frame.f_locals is frame.f_globals:
-        return Namespace(_names_of(frame.f_globals), frame.f_globals, _check_variable)
+        return Namespace(_names_of(frame.f_globals), frame.f_globals, _check_variable, not_loaded_in(frame.f_globals))
     return _names_of(frame.f_locals)
 
 

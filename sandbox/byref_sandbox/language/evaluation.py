@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from byref_sandbox.language import names
 from byref_sandbox.language.attributes import Namespace
-from byref_sandbox.language.inspecting import is_own_frame
-from byref_sandbox.language.refusal import NotAllowed
+from byref_sandbox.language.inspecting import NOT_LOADED, is_own_frame, not_loaded_in
+from byref_sandbox.language.refusal import NotAllowed, not_loaded
 
 MAX_CHARS: Final = 100_000
 _COMPILED_DEPTH: Final = 2_000
@@ -52,14 +52,20 @@ def evaluator(compile_expression: Compile, noted: dict[str, types.CodeType]) -> 
         if len(noted) < _MAX_NOTED and any(type(inner) is types.CodeType for inner in code.co_consts):
             noted[text] = code
         frame, is_direct = _own_frame()
-        space = frame.f_globals
+        space: dict[str, Any] = frame.f_globals
+        variables: dict[str, Any] | None = None
         if globals is not None:
-            return eval(code, _space(globals, space), _variables(globals if locals is None else locals, "locals"))
-        if locals is not None:
-            return eval(code, space, _variables(locals, "locals"))
-        if not is_direct or frame.f_locals is space:
-            return eval(code, space)
-        return eval(code, space, dict(frame.f_locals))
+            space, variables = _space(globals, space), _variables(globals if locals is None else locals, "locals")
+        elif locals is not None:
+            variables = _variables(locals, "locals")
+        elif is_direct and frame.f_locals is not space:
+            variables = dict(frame.f_locals)
+        try:
+            return eval(code, space, variables)
+        except NameError as error:
+            if error.name in not_loaded_in(space):
+                raise not_loaded(str(error.name)) from None
+            raise
 
     call.__name__ = call.__qualname__ = "eval"
     return call
@@ -110,7 +116,8 @@ def _variables(given: Any, what: str) -> dict[str, Any]:
     """Return the variables of a dict that code gave."""
     if type(given) not in (dict, Namespace):
         raise TypeError(f"{what} must be a dict")
-    return {name: value for name, value in given.items() if is_variable(name)}
+    there = given.loaded() if isinstance(given, Namespace) else given
+    return {name: value for name, value in there.items() if is_variable(name)}
 
 
 def _space(given: Any, space: dict[str, Any]) -> dict[str, Any]:
@@ -121,4 +128,6 @@ def _space(given: Any, space: dict[str, Any]) -> dict[str, Any]:
         own = given["__builtins__"]
         guarded = {name: value for name, value in guarded.items() if not is_variable(name)}
         guarded |= _variables(own, "__builtins__") if type(own) is dict else {}
+    if NOT_LOADED in guarded and type(given) is not Namespace:
+        guarded = {name: value for name, value in guarded.items() if name != NOT_LOADED}
     return {**variables, "__builtins__": guarded, "__name__": "__main__"}

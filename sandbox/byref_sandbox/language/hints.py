@@ -13,9 +13,10 @@ from byref_sandbox.code.libraries import LIBRARIES
 from byref_sandbox.language import missing
 from byref_sandbox.language.calling import functions_of
 from byref_sandbox.language.facades import Facade, facade_hints, facade_name
+from byref_sandbox.language.inspecting import not_loaded_in
 from byref_sandbox.language.magics import Magic
 from byref_sandbox.language.names import FRAME_HELPER
-from byref_sandbox.language.refusal import NotAllowed
+from byref_sandbox.language.refusal import NotAllowed, not_loaded
 from byref_sandbox.language.science.hints import parts_left_out
 from byref_sandbox.outcome import NAMES_THERE, Failure
 
@@ -151,6 +152,8 @@ def _hint(
         given = dict.fromkeys(known.data)
         others = [name for name in dict.fromkeys([*known.others, *own]) if name not in given]
         missed = error.name or ""
+        if frame is not None and missed in not_loaded_in(frame.f_globals):
+            return str(not_loaded(missed))
         close = _close(missed, [*given, *functions, *others]) or _close(
             missed, [name for name in builtin if name.isidentifier()]
         )

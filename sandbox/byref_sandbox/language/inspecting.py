@@ -22,6 +22,16 @@ def is_own_frame(namespace: Mapping[str, Any]) -> bool:
     return type(inside) is dict and ".getattr" in inside
 
 
+def not_loaded_in(namespace: Mapping[str, Any]) -> frozenset[str]:
+    """Return the variables that are bound, but that a run with these globals was not given."""
+    found: frozenset[str] = namespace["__builtins__"].get(NOT_LOADED, frozenset())
+    return found.difference(namespace)
+
+
+NOT_LOADED = ".not_loaded"
+"""The name, which no code can spell, under which builtins hold these variables."""
+
+
 def own_namespace() -> Mapping[str, Any]:
     """Return the global names and builtins of the code of this language that called; none if no code did."""
     frame: types.FrameType | None = sys._getframe(1)

@@ -24,6 +24,7 @@ from byref_sandbox.language.evaluation import evaluator, runner
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.files import BinaryFile, Files, TextFile
 from byref_sandbox.language.guards import Guards
+from byref_sandbox.language.inspecting import NOT_LOADED
 from byref_sandbox.language.magics import Magic, without_magics
 from byref_sandbox.language.modules import Modules
 from byref_sandbox.language.refusal import NotAllowed
@@ -216,11 +217,13 @@ class Language:
         helper: object = None,
         files: Mapping[str, bytes] | None = None,
         functions: Functions | None = None,
+        not_loaded: frozenset[str] = frozenset(),
     ) -> dict[str, Any]:
         """Return the top-level names of a new run, and forget the classes of the last one.
 
         `helper` is called by `df(…)` where the code has bound `df` to something that cannot be called; without it, the variable
-        `df` is. `files` are those that earlier runs wrote; `functions` are the host's.
+        `df` is. `files` are those that earlier runs wrote; `functions` are the host's. `not_loaded` are variables
+        that are bound, but that the run is not given.
         """
         self._guards.reset()
         self.files.reset(files or {})
@@ -234,6 +237,8 @@ class Language:
             known[names.FRAME_HELPER] = helper  # so that it is there again after `del df`
         if functions is not None:
             known |= {"functions": calling.finder(functions.all), **functions.all}
+        if not_loaded:
+            known[NOT_LOADED] = not_loaded
         return {**variables, "__builtins__": known, "__name__": "__main__"}
 
     def execute(self, program: Program, space: dict[str, Any], stdout: TextIO | io.TextIOBase) -> object:

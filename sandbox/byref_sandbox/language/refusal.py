@@ -26,6 +26,14 @@ def not_written(what: str) -> NotAllowed:
     return NotAllowed(f"{what} is not available", f"{KEPT}; to_csv(name) writes a file")
 
 
+def not_loaded(name: str) -> NotAllowed:
+    """Return the refusal of a variable that the run was not given. It is no KeyError and no NameError: the name is bound."""
+    return NotAllowed(f"{name!r} is bound, but was not loaded", NOT_LOADED_HINT)
+
+
+NOT_LOADED_HINT = "write its name in the code"
+
+
 def no_files(what: str, hint: str = "") -> NotAllowed:
     """Return the refusal of a call that would touch a file, a database or the network. `hints` adds where the data is."""
     return NotAllowed(

@@ -16,6 +16,7 @@ from byref_sandbox.contents import LAST
 from byref_sandbox.jsontext import encodable
 from byref_sandbox.language.calling import Functions, Line
 from byref_sandbox.language.policy import Language, Refused
+from byref_sandbox.language.refusal import not_loaded
 from byref_sandbox.outcome import FOREIGN_STATE, Failure
 from byref_sandbox.run.names import BlobOf, Foreign, Names
 from byref_sandbox.run.worker import (
@@ -54,7 +55,8 @@ def language_body(
         except Refused as refusal:
             return [error_frame(refusal.failure)]
         functions = None if line is None else Functions(request.functions, line)
-        space = language.space(bindings.all(), bindings.df, bindings.files, functions)
+        bindings.refusal = not_loaded
+        space = language.space(bindings.all(), bindings.df, bindings.files, functions, bindings.not_loaded)
         try:
             names = Names(language, known, request, bindings, blob_of, space)
         except Foreign:

@@ -34,7 +34,7 @@ from byref_sandbox.contents import (
 )
 from byref_sandbox.jsontext import encodable
 from byref_sandbox.language.policy import Language, Program
-from byref_sandbox.outcome import AS_DATA, DELETED, STOPPED
+from byref_sandbox.outcome import AS_DATA, CHANGED, DELETED, STOPPED
 from byref_sandbox.state.faults import NO_LONGER_THERE
 from byref_sandbox.state.graph import Graph, Written, last_of_literal, reason_of
 from byref_sandbox.state.known import Known
@@ -105,6 +105,7 @@ class Names:
             given = self._given | self._frames_referred_to()
             self._graph = Graph(known, space, given, max_bytes=request.terms.result_bytes)
         self._given_names = frozenset(one.name for one in request.variables)
+        self._unnamed = frozenset(one.name for one in request.variables if one.is_unnamed)
         self._helper = space.get(FRAME_HELPER)
         self._before: dict[str, Any] = {}
         self._watched: dict[str, _Watched] = {}
@@ -227,6 +228,7 @@ class Names:
         self._read_changed(self._graph)
         given = self._unchanged()
         bound, told = self._bound(given)
+        told += [wire.Named(name, CHANGED) for name in sorted(self._changed_unnamed())]
         if self._leaves_all and self._stands_alone(self.value):
             return [*told, *self._shown(bound)]
         written = self._graph.write(bound, given)
@@ -353,13 +355,25 @@ class Names:
         if self._request.is_reading or self._leaves_all:
             return dict(given)
         changed = {*self._request.changed}
-        doubted = self._kept | changed | self._stood_for(changed)
+        doubted = self._kept | changed | self._stood_for(changed) | self._unnamed
+        doubted |= {FRAME + name for name in self._unnamed}
         unchanged: dict[str, Any] = {}
         for first, one in given:
             watched = self._watched.get(first)
             if first not in changed if watched is None else watched.is_unchanged(for_certain=first in doubted):
                 unchanged[first] = one
         return unchanged
+
+    def _changed_unnamed(self) -> set[str]:
+        """Names of tool data that the code does not name, in which it has changed something, for certain."""
+        return {
+            name
+            for first, one in self._watched.items()
+            if (name := first.removeprefix(FRAME)) in self._unnamed & self._tools
+            and name in self._space
+            and not self._is_new(name)
+            and not one.is_unchanged(for_certain=False)
+        }
 
     def _stood_for(self, names: Collection[str]) -> set[str]:
         """Return the first steps of paths to what names of the session stood for, or for parts of it."""

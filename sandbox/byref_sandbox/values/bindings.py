@@ -42,6 +42,12 @@ class Bindings:
         """Values that the code only looks at, and what pandas makes of them."""
         self.others: Mapping[str, object] = {}
         """Names of the session, of which `df("name")` makes a DataFrame as well."""
+        self.hidden: set[str] = set()
+        """Names of the host's own, which the code does not find."""
+        self.not_loaded: frozenset[str] = frozenset()
+        """Names of data that is there, but that this run was not given."""
+        self.refusal: Callable[[str], Exception] = NameError
+        """Makes the error about one of these."""
         self.on_frame: Callable[[str, pd.DataFrame], None] | None = None
         """Called with the name and the table of a variable whose table is made while the code runs."""
         self._built: dict[int, tuple[object, pd.DataFrame]] = {}
@@ -61,7 +67,7 @@ class Bindings:
                 raise Unusable(f"variable {name!r} could not be made a DataFrame: {error}") from None
         self.as_frames.clear()
         construct.expect(self.constructed)
-        return {FRAME: self.df, **self.values}
+        return {FRAME: self.df, **{name: one for name, one in self.values.items() if name not in self.hidden}}
 
     def df(self, source: object) -> pd.DataFrame:
         """Return the DataFrame of a variable, given by its name or its value: the same one each time."""
@@ -92,6 +98,8 @@ class Bindings:
         if name not in self.frames:
             if name in self.others and name not in self.values and name != FRAME:
                 return self.df(self.others[name])
+            if name in self.not_loaded and name not in self.values:
+                raise self.refusal(name)
             if name not in self.values:
                 known = ", ".join(sorted(self.values)[:MAX_NAMES_SHOWN]) or "none"
                 shown = name if len(name) <= _SHOWN_CHARS else name[:_SHOWN_CHARS] + "…"

@@ -46,6 +46,13 @@ class Data:
     instead of sending the value again. The empty path is the variable itself. Other values always come back as data."""
     kept: bool = False
     """An earlier run left it: if code changes it in place, it comes back as if the code had assigned it (`Outcome.bound`)."""
+    is_hidden: bool = False
+    """What the state refers to by this name is found, but the code does not find the name: it is the host's own."""
+
+    @property
+    def is_name_only(self) -> bool:
+        """Whether it only says that the name is bound: such data is never loaded. Its key is empty."""
+        return not self.key
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,10 +191,12 @@ def _be_no_zygote(name: str) -> None:
 
 def _bind(request: wire.Request, loaded: dict[int, Loaded]) -> Bindings:
     bindings = Bindings()
+    bindings.not_loaded = frozenset(request.not_loaded)
     for file in request.files:
         content = loaded[file.payload].at(b"[]")
         assert isinstance(content, bytes)
         bindings.files[file.name] = content
+    bindings.hidden = {variable.name for variable in request.variables if variable.is_hidden}
     for variable in request.variables:
         entry = loaded[variable.payload]
         frame = entry.frames.get(variable.path)

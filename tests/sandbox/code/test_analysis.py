@@ -64,6 +64,46 @@ def test_names_are_a_superset_of_what_is_read(code: str, names: set[str]) -> Non
     assert names <= Analysed(code).uses.names
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "globals()[f'orders_{y}']",
+        "'orders' in globals() and globals()[name]",
+        "dir()",
+        "vars()",
+        "list(map(eval, names))",
+        "space = locals",
+        "df(f'orders_{y}')",
+        "df('orders_%d' % y)",
+        "name = 'orders_' + y\ndf(name)",
+        "def load(name): return df(name)\nload('{}_orders'.format(y))",
+        "[df(n) for n in [f'orders_{y}' for y in (1, 2)]]",
+    ],
+)
+def test_code_that_may_read_data_by_a_name_that_it_computes(code: str) -> None:
+    assert Analysed(code).uses.may_read_any
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "len(orders)",
+        "'orders' in globals() and globals()['orders']",
+        "globals().get('n', 0)",
+        "vars(thing), dir(thing)",
+        "frame.eval('a + b')",
+        "df(orders), df('orders'), df([1]), df([r for r in orders])",
+        "rows = orders[:5]\nprint(f'{len(rows)} rows')\ndf(rows)",
+        "for n in ('a', 'b'): df(n)",
+        "f'orders_{y}'",
+        "df(orders)\nf'orders_{y}'",
+        "globals( broken",
+    ],
+)
+def test_other_code_needs_only_what_it_names(code: str) -> None:
+    assert not Analysed(code).uses.may_read_any
+
+
 def test_strings_are_no_names() -> None:
     assert "users" not in Analysed("print('all users')").uses.names
 
