@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, NoReturn
 
-from byref.cli.failures import writing
+from byref.cli import output
 from byref.errors import one_line
 
 
@@ -73,9 +73,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if file is sys.stdout:
-            with writing():  # argparse passes over what cannot be written
-                file.write(message)
-                file.flush()
+            output.write(message)  # argparse passes over what cannot be written
         else:
             super()._print_message(message, file)
 
