@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -272,14 +273,23 @@ class Upstream:
                 and self.has(LISTS[kind].capability)
                 and (known is None or not self._is_fresh(kind, known))
             ):
-                try:
-                    self._lists[kind] = await listed(self, kind, wait)
-                except (Unavailable, MCPError) as error:
-                    if getattr(error, "code", None) != METHOD_NOT_FOUND:
-                        logger.warning("server %r: its %s could not be listed: %s", self.name, kind, error)
-                    pause = PAUSE_SECONDS if isinstance(error, Unavailable) else 0.0
-                    self._lists[kind] = Items(known.items if known else [], time.monotonic() + pause)
+                self._lists[kind] = await self._read(kind, known, wait)
             return self._lists[kind].items if kind in self._lists else []
+
+    async def _read(self, kind: str, known: Items | None, wait: float) -> Items:
+        """Return a list as the server sends it; if it does not send all of it, what is better: the known one, or the first pages."""
+        found = await listed(self, kind, wait)
+        if found.error is None:
+            return found
+        pause = PAUSE_SECONDS if isinstance(found.error, Unavailable) else 0.0
+        asked_at = time.monotonic() + pause
+        if getattr(found.error, "code", None) == METHOD_NOT_FOUND and not found.items:
+            return Items(known.items if known else [], asked_at)
+        least = f" to the end, after {len(found.items)} of them" if found.items else ""
+        logger.warning("server %r: its %s could not be listed%s: %s", self.name, kind, least, found.error)
+        if known is not None and (not known.is_cut or not found.items):
+            return replace(known, asked_at=asked_at, error=found.error)
+        return replace(found, asked_at=asked_at)
 
     def known(self, kind: str) -> list[Json]:
         """Return the list that was last read."""
@@ -304,7 +314,8 @@ class Upstream:
             return False
         capability = self.capabilities.get(LISTS[kind].capability)
         reports_changes = isinstance(capability, dict) and capability.get("listChanged") is True
-        return reports_changes or time.monotonic() - known.asked_at < FRESH_SECONDS
+        # That it could send its list now is no change which a server reports.
+        return (reports_changes and known.error is None) or time.monotonic() - known.asked_at < FRESH_SECONDS
 
     def _away(self) -> str:
         when = "now" if self._retry_at is None else f"in {max(0.0, self._retry_at - time.monotonic()):.0f} s"
@@ -368,7 +379,7 @@ class Upstream:
                     # From here on requests go to this life. The old lists stay known, but are asked for again (-inf is stale).
                     self._dispatcher, self._trouble = dispatcher, ""
                     self.lives, self._took = self.lives + 1, time.monotonic() - began
-                    self._lists = {kind: Items(items.items, float("-inf")) for kind, items in self._lists.items()}
+                    self._lists = {kind: replace(items, asked_at=float("-inf")) for kind, items in self._lists.items()}
                     self._life = tasks
                     if self.is_modern:
                         tasks.start_soon(self._contained, self._listen_anew)
