@@ -188,6 +188,12 @@ def _number(text: str, *, least: int, words: str) -> int:
     return number
 
 
+def _database(text: str) -> str:
+    if not text.strip():  # SQLite's name of a database that is gone at the end
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a URL or a path")
+    return text
+
+
 def _none() -> None:
     return None
 
@@ -199,6 +205,7 @@ OPTIONS = {
         "--db",
         {
             "metavar": "URL",
+            "type": _database,
             "help": "database: SQLAlchemy URL of SQLite or PostgreSQL, or the path of a SQLite file "
             f"(BYREF_DB, else {DEFAULT_DB})",
         },
