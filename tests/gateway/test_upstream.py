@@ -489,6 +489,32 @@ def test_a_connection_that_is_gone_and_a_late_answer_are_told_as_such() -> None:
     asyncio.run(main())
 
 
+def test_large_arguments_are_named_as_what_a_server_may_have_died_of() -> None:
+    async def main() -> None:
+        async with running("exits") as upstream:
+            told = (
+                r"is unknown\. Its arguments were 9 MB; many servers read no more than 10 MB: hand on less\. [^:]+\.$"
+            )
+            with pytest.raises(Unavailable, match=told):
+                await upstream.request("tools/call", {"name": "raw", "arguments": {"text": "ä" * 4_500_000}})
+
+    asyncio.run(main())
+
+
+def test_a_call_to_an_address_where_nobody_is_any_more_was_not_sent() -> None:
+    async def main() -> None:
+        port = free_port()
+        async with (
+            await asyncio.start_server(flawed, "127.0.0.1", port) as server,
+            started(configured(type="http", url=f"http://127.0.0.1:{port}/mcp")) as upstream,
+        ):
+            server.close()
+            with pytest.raises(Unavailable, match=r"\(ConnectError.*\); the call was never sent\. A new connection"):
+                await upstream.request("tools/call", {"name": "raw"})
+
+    asyncio.run(main())
+
+
 def test_an_answer_that_is_done_with_takes_no_room_from_the_next_one() -> None:
     async def main() -> None:
         async with running("echo") as upstream:

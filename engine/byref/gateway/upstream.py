@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -43,7 +44,7 @@ from byref.errors import all_visible, one_line, visible
 from byref.gateway.channel import Broken, Channel, Unavailable
 from byref.gateway.config import LIST_SECONDS, Kind, ServerConfig
 from byref.gateway.containment import contained, is_failure
-from byref.gateway.http import HTTP_STATUS, failure, http_server, sse_server
+from byref.gateway.http import HTTP_STATUS, NOT_SENT, failure, http_server, sse_server
 from byref.gateway.listing import LISTS, Items, listed
 from byref.gateway.messages import Allowance, Pace, ServerData, size_of
 from byref.gateway.relay import Relay
@@ -70,6 +71,8 @@ SECOND_SECONDS = 10.0
 """Seconds to open a second connection, which has no handshake: at least these, or twice what the first connection took."""
 _FIRST_ID = 1_000_000_000
 """First id for requests with a known caller; the SDK's dispatcher gives lower ids by itself."""
+LARGE_BYTES = 8_000_000
+"""Arguments beyond these may be what a server died of: those that the SDK of TypeScript makes read messages of 10 MiB by stdio."""
 FRESH_SECONDS = 5.0
 """A list is asked for again after so long if its server does not report changes."""
 
@@ -237,7 +240,9 @@ class Upstream:
             code = None if isinstance(error, Refused) else error.code
             if code == CONNECTION_CLOSED:
                 await self._noticed(dispatcher)
-                raise Unavailable(self._interrupted(error, is_gone=self._dispatcher is not dispatcher)) from error
+                is_gone = self._dispatcher is not dispatcher
+                size = await anyio.to_thread.run_sync(_length, params) if is_gone else 0
+                raise Unavailable(self._interrupted(error, size, is_gone=is_gone)) from error
             if code == REQUEST_TIMEOUT and timeout is not None:
                 raise Unavailable(
                     f"the MCP server {self.name!r} did not answer within {timeout:g} s; the call was cancelled."
@@ -328,16 +333,23 @@ class Upstream:
     def _again(self) -> str:
         return "A new connection is being made" if self.is_at_address else "It is being restarted"
 
-    def _interrupted(self, error: MCPError, *, is_gone: bool) -> str:
-        """Say why a call got no answer, and whether it may have taken effect."""
+    def _interrupted(self, error: MCPError, size: int, *, is_gone: bool) -> str:
+        """Say why a call got no answer, and whether it may have taken effect; `size` is that of its arguments."""
         reason = (self._trouble if is_gone else "") or error.error.message
-        # A server does nothing about a request of a session that it does not know.
-        is_refused = isinstance(error.error.data, dict) and error.error.data.get(HTTP_STATUS) == 404
-        effect = "the call had no effect" if is_refused else "whether the call took effect is unknown"
-        if is_gone:
-            gone = f"the MCP server {self.name!r} went away during the call"
-            return f"{gone} ({reason}); {effect}. {self._again}: try again shortly."
-        return f"the call to the MCP server {self.name!r} lost its connection ({reason}); {effect}."
+        about = error.error.data if isinstance(error.error.data, dict) else {}
+        if NOT_SENT in about:
+            effect = "the call was never sent"
+        elif about.get(HTTP_STATUS) == 404:  # a server does nothing about a request of a session that it does not know
+            effect = "the call had no effect"
+        else:
+            effect = "whether the call took effect is unknown"
+        if not is_gone:
+            return f"the call to the MCP server {self.name!r} lost its connection ({reason}); {effect}."
+        gone = f"the MCP server {self.name!r} went away during the call ({reason}); {effect}."
+        if size > LARGE_BYTES and NOT_SENT not in about:
+            large = f"Its arguments were {size / 1e6:.0f} MB; many servers read no more than 10 MB: hand on less."
+            return f"{gone} {large} {self._again}."
+        return f"{gone} {self._again}: try again shortly."
 
     async def _noticed(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> None:
         """Wait a moment for `run` to find out how the connection ended, so that the error can say it."""
@@ -598,6 +610,11 @@ class Upstream:
 async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
     await event.wait()
     scope.cancel()
+
+
+def _length(params: Mapping[str, Any] | None) -> int:
+    """Return how many bytes a request's parameters are as JSON."""
+    return len(json.dumps(params, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 async def _answer(
