@@ -515,7 +515,22 @@ def _pattern_properties(validator: Any, wanted: Any, instance: Any, schema: Any)
         for pattern, inner in wanted.items():
             for key, member in instance.items():
                 if matches(pattern, key):
-                    yield from validator.descend(member, inner, path=key, schema_path=pattern)
+                    yield from _member(validator, member, inner, key, pattern)
+
+
+def _properties(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, dict):
+        for key, inner in wanted.items():
+            if key in instance:
+                yield from _member(validator, instance[key], inner, key, key)
+
+
+def _member(validator: Any, member: Any, inner: Any, key: str, at: str) -> Iterator[ValidationError]:
+    """Check a member of an object; of one that the schema forbids (`false`), jsonschema's own error would not say which it is."""
+    if inner is False:
+        yield ValidationError(f"has no place for {json.dumps(key[:40])}")
+    else:
+        yield from validator.descend(member, inner, path=key, schema_path=at)
 
 
 def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -649,6 +664,7 @@ _KEYWORDS: Mapping[str, Keyword] = {
     "pattern": _leaf(_fits_pattern),
     **{f"min{name}": _sized(kind, operator.ge) for name, kind in _SIZED.items()},
     **{f"max{name}": _sized(kind, operator.le) for name, kind in _SIZED.items()},
+    "properties": _properties,
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
     "anyOf": _any_of,
