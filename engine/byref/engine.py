@@ -13,6 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import msgspec
 import sqlalchemy
 from sqlalchemy import Connection
 
@@ -125,7 +126,7 @@ class Engine:
         self._uses = Uses(self._database.write, in_background=self._database.takes_threads)
         self._swept_at = time.monotonic()
         self._sweeping = threading.Lock()
-        self._functions = all_of(functions)
+        self._functions = _checked(functions)
 
     def __enter__(self) -> Self:
         """Return the engine itself."""
@@ -193,10 +194,11 @@ class Engine:
         if context_window is not None and not (is_count(context_window) and context_window):
             raise ConfigurationError(f"context_window={shown(context_window)}: expected a positive integer of tokens")
         wanted = None if tools is None else check_tools(tools)
+        given = None if functions is None else _checked(functions)
         opened = self._open(name, tenant, model, context_window, policy, wanted, db, create)
         if create:
             self._sweep_now_and_then(joined=db is not None)
-        return self._session_of(opened, name, tenant, model, context_window, policy, wanted, functions, db)
+        return self._session_of(opened, name, tenant, model, context_window, policy, wanted, given, db)
 
     def _session_of(
         self,
@@ -504,6 +506,26 @@ class Engine:
             raise StorageFailure(
                 f"{done}, but not all of its objects in the store {name!r}: `sweep` deletes those that are left ({error})"
             ) from error
+
+
+def _checked(given: Iterable[object]) -> tuple[Function, ...]:
+    """Return functions; raise ConfigurationError if one cannot be, or its parameters refer to what is not in their schema."""
+    functions = all_of(given)
+    for one in functions:
+        try:
+            source = msgspec.json.encode(one.parameters)
+        except (TypeError, ValueError, OverflowError, RecursionError):  # the first call reports it
+            continue
+        if b'ref"' in source.lower():
+            from byref.references.schemas import (
+                check_references,
+            )  # imported late because jsonschema takes long to import
+
+            try:
+                check_references(one.parameters)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"function {one.name!r}: {error}") from error
+    return functions
 
 
 def _behind(tenant: str | None, after: object) -> tuple[str, str] | None:

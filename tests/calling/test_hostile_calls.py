@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import json
 import mmap
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -565,3 +566,28 @@ def test_code_does_not_decide(opened: Callable[..., Session], bank: Bank) -> Non
     ):
         run(session, code)
         assert bank.paid == [], code
+
+
+@pytest.mark.parametrize(
+    ("parameters", "what"),
+    [
+        ({"$ref": "http://127.0.0.1/x"}, "'http://127.0.0.1/x', which is not in it; nothing is fetched"),
+        ({"$ref": "#/$defs/other"}, "'#/$defs/other', which is not in it"),
+        ({"$ref": "#"}, "applies itself to the same value again"),
+        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "'file:///etc/passwd', which is not in it"),
+    ],
+)
+def test_parameters_that_refer_to_what_is_not_there_are_refused_at_once(parameters: Any, what: str) -> None:
+    function = Function("look", lambda **about: about, parameters)
+    with pytest.raises(ConfigurationError, match=re.escape(what)):
+        Engine("sqlite://", functions=[function])
+    with Engine("sqlite://") as engine, pytest.raises(ConfigurationError, match=re.escape(what)):
+        engine.session("chat", functions=[function])
+
+
+def test_parameters_that_refer_to_their_own_parts_are_taken() -> None:
+    parts = {"$defs": {"all": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
+    inside = {"properties": {"a": {"const": {"$ref": "http://127.0.0.1/x"}}, "b": {"items": {"$ref": "#/$defs/all"}}}}
+    functions = [Function("one", dict, {"$ref": "#/$defs/all", **parts}), Function("two", dict, {**inside, **parts})]
+    with Engine("sqlite://", functions=functions) as engine:
+        assert engine.session("chat").tools()

@@ -46,6 +46,21 @@ def test_the_database_of_the_environment_and_urls(
     assert not (tmp_path / "byref.db").exists()
 
 
+@pytest.mark.parametrize("verb", [("process", "users.json"), ("gateway", "--", "true"), ("db", "upgrade")])
+def test_an_empty_name_is_no_database(run: Run, users: Path, tmp_path: Path, verb: tuple[str, ...]) -> None:
+    refused = run(verb[0], "--db", "", *verb[1:])
+    assert refused.code == 2 and "argument --db: '': expected a URL or a path" in refused.err
+    assert [*tmp_path.glob("*.db")] == []
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", ":memory:"])
+def test_of_a_database_in_memory_it_is_said_that_nothing_is_kept(run: Run, users: Path, url: str) -> None:
+    ran = run("process", "--db", url, str(users))
+    assert ran.code == 0
+    assert ran.err == "the database is in memory: nothing is kept when this command ends\n"
+    assert run("process", str(users)).err == ""
+
+
 def test_durability_is_an_option_and_of_the_environment(run: Run, users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
 

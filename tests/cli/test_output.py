@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,6 +115,43 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
     _, err = process.communicate(timeout=60)
     assert err == b""
     assert process.returncode == 141
+
+
+def test_all_of_a_big_thing_is_written_without_a_buffer_or_its_loss_is_said(
+    run: Run, users: Path, tmp_path: Path
+) -> None:
+    run("process", str(users))
+    whole = users.read_bytes()
+    assert len(whole) > 1 << 16  # more than a pipe takes at once
+
+    def show(stdout: int, **settings: Any) -> Any:
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        return command("show", "users", cwd=tmp_path, stdout=stdout, env=environment, **settings)
+
+    def ended(process: Any) -> tuple[int, bytes]:
+        said = process.communicate(timeout=60)[1]
+        return process.returncode, said
+
+    for blocks in (True, False):
+        read, write = os.pipe()
+        os.set_blocking(write, blocks)
+        process = show(write)
+        os.close(write)
+        with open(read, "rb") as pipe:
+            assert pipe.read() == whole
+        assert ended(process) == (0, b"")
+
+    read, write = os.pipe()
+    process = show(write)
+    os.close(write)
+    with open(read, "rb", buffering=0) as pipe:
+        assert pipe.read(10) == whole[:10]
+    assert ended(process) == (141, b"")
+
+    limit = len(whole) - 1
+    with (tmp_path / "part").open("wb") as file:
+        process = show(file.fileno(), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    assert ended(process) == (1, b"byref: standard output cannot be written to: File too large\n")
 
 
 def test_a_terminal_is_not_steered_by_data(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -274,6 +274,15 @@ class TestMismatch:
             act(migrated)
         assert structure(migrated) == built
 
+    @pytest.mark.parametrize("act", [db.check, db.current])
+    def test_several(self, migrated: Engine, act: Callable[[Engine], object]) -> None:
+        with migrated.begin() as connection:
+            connection.execute(text("INSERT INTO byref_version VALUES ('0001')"))
+        with pytest.raises(
+            ConfigurationError, match=rf"byref_version has several rows \(0001, {revisions.HEAD}\): .+delete"
+        ):
+            act(migrated)
+
 
 class TestCompatibility:
     """A database that a newer byref has migrated says how old the code may be that works with it."""

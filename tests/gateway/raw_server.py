@@ -162,6 +162,19 @@ def refuse(request: dict[str, Any]) -> None:
     send({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
 
+def halting(request: dict[str, Any]) -> None:
+    """A list of two pages, of which the second is an error every other time."""
+    global asked
+    if not (request.get("params") or {}).get("cursor"):
+        result(request, {"tools": [{"name": "a", "inputSchema": OBJECT}], "nextCursor": "2"})
+        return
+    asked += 1
+    if asked % 2:
+        send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32603, "message": "database is locked"}})
+    else:
+        result(request, {"tools": [{"name": "b", "inputSchema": OBJECT}]})
+
+
 def hides(request: dict[str, Any]) -> None:
     """A server that knows the handshake alone and has an answer that it cannot send; to another opening it says what it is told."""
     match request["method"], BEHAVIOUR:
@@ -233,10 +246,13 @@ def main() -> None:
                 about = {"name": "raw", "version": "1"}
                 able: dict[str, Any] = {"tools": {}, **({"resources": {}} if BEHAVIOUR in (*SHELVES, *ENDLESS) else {})}
                 able |= {"prompts": {}, "resources": {}} if BEHAVIOUR == "echo" else {}
+                able |= {"tools": {"listChanged": True}} if BEHAVIOUR == "halting" else {}
                 said = {"protocolVersion": version, "capabilities": able, "serverInfo": about}
                 result(request, said | ({"instructions": "Mind the gap."} if BEHAVIOUR == "guide" else {}))
             case "tools/list" | "tools/call" if BEHAVIOUR.startswith("busy"):
                 refuse(request)
+            case "tools/list" if BEHAVIOUR == "halting":
+                halting(request)
             case "tools/list":
                 result(request, tools(request))
             case "tools/call" if BEHAVIOUR == "hangs":

@@ -103,9 +103,15 @@ def said(text: str, structured: Any, **more: Any) -> dict[str, Any]:
         (said("[1]", {"result": "[1]"}), True, "[1]"),
         (said("5", {"result": 5}, isError="false"), True, 5),
         (said("[1]", None), True, [1]),
+        ({"content": "a string"}, False, "a string"),
+        ({"content": "[1, 2]"}, False, [1, 2]),
+        ({"content": [None, 5], "isError": None}, False, ["null", "5"]),
+        ({"content": [], "structuredContent": [1, 2]}, False, [1, 2]),
     ],
 )
-def test_code_gets_the_structured_content_of_a_result(raw: Any, is_declared: bool, expected: object) -> None:
+def test_code_gets_the_structured_content_of_a_result_or_the_content_as_clients_do(
+    raw: Any, is_declared: bool, expected: object
+) -> None:
     assert _data(raw, is_declared=is_declared, is_wrapped=is_declared) == expected
 
 

@@ -216,7 +216,7 @@ def test_lists_without_end_are_cut(place: Place) -> None:
     names = asyncio.run(work())
     assert names.count("round") == 1
     assert 50 <= sum(name.startswith("t") for name in names) <= 100
-    assert "do not end" in place.errors()
+    assert "they do not end" in place.errors() and "their pages go in a circle" in place.errors()
 
 
 def test_evil_names_and_schemas_are_made_harmless(place: Place) -> None:
@@ -489,6 +489,32 @@ def test_a_connection_that_is_gone_and_a_late_answer_are_told_as_such() -> None:
     asyncio.run(main())
 
 
+def test_large_arguments_are_named_as_what_a_server_may_have_died_of() -> None:
+    async def main() -> None:
+        async with running("exits") as upstream:
+            told = (
+                r"is unknown\. Its arguments were 9 MB; many servers read no more than 10 MB: hand on less\. [^:]+\.$"
+            )
+            with pytest.raises(Unavailable, match=told):
+                await upstream.request("tools/call", {"name": "raw", "arguments": {"text": "ä" * 4_500_000}})
+
+    asyncio.run(main())
+
+
+def test_a_call_to_an_address_where_nobody_is_any_more_was_not_sent() -> None:
+    async def main() -> None:
+        port = free_port()
+        async with (
+            await asyncio.start_server(flawed, "127.0.0.1", port) as server,
+            started(configured(type="http", url=f"http://127.0.0.1:{port}/mcp")) as upstream,
+        ):
+            server.close()
+            with pytest.raises(Unavailable, match=r"\(ConnectError.*\); the call was never sent\. A new connection"):
+                await upstream.request("tools/call", {"name": "raw"})
+
+    asyncio.run(main())
+
+
 def test_an_answer_that_is_done_with_takes_no_room_from_the_next_one() -> None:
     async def main() -> None:
         async with running("echo") as upstream:
@@ -669,3 +695,36 @@ def test_a_list_that_does_not_end_is_cut(behaviour: str, most: int, monkeypatch:
             assert time.monotonic() - began < 5
 
     asyncio.run(work())
+
+
+def test_a_list_with_an_error_on_a_later_page_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Even if the server reports changes; and a list that was whole stays when the next one is not."""
+    monkeypatch.setattr("byref.gateway.upstream.FRESH_SECONDS", 0.0)
+
+    async def work() -> None:
+        async with running("halting") as server:
+            assert [tool["name"] for tool in server.known("tools")] == ["a"]
+            assert [tool["name"] for tool in await server.items("tools")] == ["a", "b"]
+            server.forget("tools")
+            assert [tool["name"] for tool in await server.items("tools")] == ["a", "b"]
+
+    asyncio.run(work())
+    said = "server 'it': its tools could not be listed to the end, after 1 of them: database is locked"
+    assert [message for message in caplog.messages if "tools" in message] == [said] * 2
+
+
+def test_a_page_with_more_than_there_is_room_for_is_cut_with_a_word(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listing, "MAX_ITEMS", 3)
+
+    async def work() -> None:
+        async with running("evil") as server:
+            assert len(server.known("tools")) == 3
+
+    asyncio.run(work())
+    assert (
+        "server 'it': of its tools the first 3 are used: there is room for 3, and for 16 MB of them" in caplog.messages
+    )

@@ -201,6 +201,7 @@ def test_two_services_on_one_database(house: House, tenant: str) -> None:
         ({"name": "a b"}, "identifier"),
         ({"name": "f", "timeout": 0}, "functions"),
         ({"name": "f", "parameters": {"type": "array"}}, "expected an object"),
+        ({"name": "f", "parameters": {"$ref": "file:///etc/passwd"}}, "'file:///etc/passwd', which is not in it"),
         ({"name": "f", "url": "http://169.254.169.254/"}, "url"),
         ({"name": "f", "max_calls": -1}, "functions"),
     ],

@@ -16,7 +16,7 @@ from byref.cli import output
 from byref.cli.failures import Failed
 from byref.cli.parser import DEFAULT_DB
 from byref.conversation import lifecycle
-from byref.db.connections import parsed, sqlite_path
+from byref.db.connections import is_memory, parsed, sqlite_path
 from byref.db.failures import options_of
 from byref.engine import Engine
 from byref.errors import ConfigurationError
@@ -53,6 +53,8 @@ def engine_to_write(options: Namespace, policy: Policy = POLICY) -> Iterator[Eng
     arguments = engine_arguments(options, policy)
     with output.working("opening the database"):
         engine = Engine(**arguments)
+    if is_memory(parsed(arguments["url"])):
+        output.note("the database is in memory: nothing is kept when this command ends")
     with engine:
         yield engine
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import select
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from byref import errors
 from byref.cli.failures import writing
@@ -31,15 +32,13 @@ def is_terminal() -> bool:
 def text(content: str) -> None:
     """Print text with a final line break; on a terminal, control characters in the data are made visible so they cannot act."""
     shown = visible(content) if is_terminal() else encodable(content)
-    _write(shown if shown.endswith("\n") else f"{shown}\n")
+    write(shown if shown.endswith("\n") else f"{shown}\n")
 
 
 def data(content: bytes) -> None:
     """Print stored bytes: unchanged in a pipe, only the first lines on a terminal."""
     if not is_terminal():
-        with writing():
-            sys.stdout.flush()
-            sys.stdout.buffer.write(content)
+        _put(content)
         return
     lines = content.decode(errors="replace").split("\n")
     text("\n".join(line[:2000] for line in lines[:MAX_TERMINAL_LINES]))
@@ -69,7 +68,7 @@ def json(value: object) -> None:
     from byref.accounting.ledger import dump
 
     shown = encodable(msgspec.json.format(dump(value), indent=2))
-    _write(f"{errors.visible_in_json(shown) if is_terminal() else shown}\n")
+    write(f"{errors.visible_in_json(shown) if is_terminal() else shown}\n")
 
 
 def note(message: str) -> None:
@@ -98,8 +97,7 @@ def table(
     """
     cells = _cells(rows)
     if not is_terminal():
-        for row in [list(columns), *cells]:
-            _write(encodable("\t".join(map(errors.one_cell, row))) + "\n")
+        write("".join(encodable("\t".join(map(errors.one_cell, row))) + "\n" for row in [columns, *cells]))
         return
     from rich import box
     from rich.table import Table
@@ -127,9 +125,29 @@ def fits(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
     return _fit(_used(columns, _cells(rows)), _console().width)
 
 
-def _write(shown: str) -> None:
-    with writing():
+def write(shown: str) -> None:
+    """Print text as it is."""
+    if hasattr(sys.stdout, "buffer"):
+        _put(shown.encode(sys.stdout.encoding or "utf-8", sys.stdout.errors or "strict"))
+    else:  # a host's own object
         sys.stdout.write(shown)
+
+
+def _put(content: bytes) -> None:
+    """Write all bytes to standard output.
+
+    Neither the stream of text nor that of bytes does so by itself: without a buffer (PYTHONUNBUFFERED) they pass over what the
+    system has not taken, and a pipe that does not block may take nothing for now.
+    """
+    with writing():
+        sys.stdout.flush()
+        file: Any = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
+        rest = memoryview(content)
+        while rest:
+            if (taken := file.write(rest)) is None:
+                select.select([], [file], [])
+            else:
+                rest = rest[taken:]
 
 
 def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, NoReturn
 
-from byref.cli.failures import writing
+from byref.cli import output
 from byref.errors import one_line
 
 
@@ -73,9 +73,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if file is sys.stdout:
-            with writing():  # argparse passes over what cannot be written
-                file.write(message)
-                file.flush()
+            output.write(message)  # argparse passes over what cannot be written
         else:
             super()._print_message(message, file)
 
@@ -190,6 +188,12 @@ def _number(text: str, *, least: int, words: str) -> int:
     return number
 
 
+def _database(text: str) -> str:
+    if not text.strip():  # SQLite's name of a database that is gone at the end
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a URL or a path")
+    return text
+
+
 def _none() -> None:
     return None
 
@@ -201,6 +205,7 @@ OPTIONS = {
         "--db",
         {
             "metavar": "URL",
+            "type": _database,
             "help": "database: SQLAlchemy URL of SQLite or PostgreSQL, or the path of a SQLite file "
             f"(BYREF_DB, else {DEFAULT_DB})",
         },

@@ -7,7 +7,7 @@ two versions can share it while a deploy replaces them one by one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import URL, Connection, Engine, column, inspect, select, table
@@ -100,13 +100,23 @@ def state_of(connection: Connection, schema: str | None = None) -> State:
         return State(None, None)
     version = table(VERSION_TABLE, column("version_num"), schema=schema)
     if not there.has_table(CompatibilityRow.__tablename__, schema=schema):
-        found = connection.execute(select(version.c.version_num)).scalar_one_or_none()
-        return State(None if found is None else str(found), None)
+        rows = [(str(found), None) for found in connection.execute(select(version.c.version_num)).scalars()]
+        return _only(rows)
     # One statement reads both, because a migration may be committed between two statements.
     mark = table(CompatibilityRow.__tablename__, column("revision"), column("oldest"), schema=schema)
     query = select(version.c.version_num, mark.c.oldest).outerjoin(mark, mark.c.revision == version.c.version_num)
-    row = connection.execute(query).one_or_none()
-    return State(None, None) if row is None else State(*row)
+    return _only([(row[0], row[1]) for row in connection.execute(query)])
+
+
+def _only(rows: Sequence[tuple[str, str | None]]) -> State:
+    """Return the state that the rows of `byref_version` name; ConfigurationError if these are several."""
+    if len(rows) > 1:
+        named = ", ".join(sorted(revision for revision, _ in rows)[:5])
+        raise ConfigurationError(
+            f"{VERSION_TABLE} has several rows ({named}): two databases were mixed; restore a backup, or delete the rows but that "
+            "of the revision whose tables are there, and check with `byref db verify`"
+        )
+    return State(*rows[0]) if rows else State(None, None)
 
 
 def check(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> None:

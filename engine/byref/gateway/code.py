@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
+from mcp.types.version import LATEST_MODERN_VERSION
 
 from byref.adapters.common.functions import (
     CodeFunctions,
@@ -27,6 +28,7 @@ from byref.gateway.catalogue import Learned, Offered
 from byref.gateway.channel import Unavailable
 from byref.gateway.config import FunctionsConfig, GatewayConfig
 from byref.gateway.names import SEPARATOR, Names
+from byref.gateway.readable import readable
 from byref.gateway.results import settle_error
 from byref.gateway.upstream import Upstream
 from byref.gateway.wire import is_question
@@ -262,6 +264,7 @@ def _is_wrapping(schema: Mapping[str, Any]) -> bool:
 def _data(raw: Any, *, is_declared: bool, is_wrapped: bool) -> object:
     """Return a server's result as code gets it: of a tool that declares its result, the structured content and never its text."""
     settle_error(raw)
+    raw = readable("tools/call", raw, LATEST_MODERN_VERSION)  # of that protocol, structured content may be any value
     has_own = is_declared and raw.get("structuredContent") is not None and not raw.get("isError")
     value = raw["structuredContent"] if has_own else as_data(raw)
     return value["result"] if is_wrapped and isinstance(value, dict) and value.keys() == {"result"} else value

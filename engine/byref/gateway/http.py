@@ -48,6 +48,8 @@ STEADY_SECONDS = 10.0
 """A stream that lasted so long did not end soon: many proxies end streams that are silent."""
 HTTP_STATUS = "httpStatus"
 """Key in an error's data that marks the error as the transport's, not the server's."""
+NOT_SENT = "notSent"
+"""Key in an error's data that says that the server never got the request."""
 _MAX_PAUSE = 30.0
 _MAX_SESSION_CHARS = 1_000
 _MAX_ADDRESS_BYTES = 10_000
@@ -275,6 +277,7 @@ class _Link(_Connection):
                     await self._answer(message, response)
         # The server cannot be reached at all, so the whole connection is given up; the other errors concern one request.
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            await self._fail(message.id, CONNECTION_CLOSED, failure(error), {NOT_SENT: True})
             await self._broken(failure(error))
         except (Oversized, httpx2.DecodingError) as error:
             await self._fail(message.id, INTERNAL_ERROR, str(error))

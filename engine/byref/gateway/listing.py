@@ -36,6 +36,10 @@ class Items:
 
     items: list[dict[str, Any]]
     asked_at: float = field(default_factory=time.monotonic)
+    error: Unavailable | MCPError | None = None
+    """Why the server did not send all of it when it was last asked."""
+    is_cut: bool = False
+    """Whether these are the items of the first pages alone; a list that was whole stays when the next one is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,55 +82,56 @@ class Server(Protocol):
 
 
 async def listed(server: Server, kind: str, seconds: float) -> Items:
-    """Return the items of one list: page by page, until the list ends, a bound is reached, or the seconds are over.
-
-    Raises:
-        Unavailable: the server is away.
-        MCPError: the server answered the first page with an error.
-    """
+    """Return the items of one list: page by page, until the list ends, an error comes, a bound is reached, or the seconds are over."""
     form = LISTS[kind]
     asked_at = time.monotonic()
     found: dict[str, dict[str, Any]] = {}
     cursors: set[str] = set()
     cursor: object = None
+    error: Unavailable | MCPError | None = None
     size = read = dropped = 0
+    cut = ""
     for _ in range(MAX_PAGES):
         params = {"cursor": cursor} if isinstance(cursor, str) else None
         left = seconds - (time.monotonic() - asked_at)
         if left <= 0:
+            cut = f"they do not end within {seconds:g} s"
             break
         try:
             page = await server.request(form.method, params, timeout=left)
-        except (Unavailable, MCPError):
-            if not found:
-                raise
+        except (Unavailable, MCPError) as failure:
+            error = failure
             break
         read += size_of(page)
         if read > MAX_READ_BYTES:
-            logger.warning("server %r: its %s have more than %d MB", server.name, kind, MAX_READ_BYTES >> 20)
+            cut = f"their pages have more than {MAX_READ_BYTES >> 20} MB"
             break
         given = page.get(form.key)
         items = given if isinstance(given, list) else []
+        cursor = page.get("nextCursor")
         # Measured on a thread: a page may be megabytes, and dumping it would block the event loop.
         for item, length in await anyio.to_thread.run_sync(partial(_measured, items, form)):
             if not 0 < length <= MAX_ITEM_BYTES:
                 dropped += 1
-                continue
-            if len(found) >= MAX_ITEMS or size + length > MAX_BYTES:
-                size += length
+            elif len(found) >= MAX_ITEMS or size + length > MAX_BYTES:
+                cut = f"there is room for {MAX_ITEMS:,}, and for {MAX_BYTES >> 20} MB of them"
                 break
-            size += length
-            found.setdefault(item[form.identity], item)
-        cursor = page.get("nextCursor")
-        # A cursor that comes again means that the server's pages go in a circle.
-        if not isinstance(cursor, str) or cursor in cursors or len(found) >= MAX_ITEMS or size > MAX_BYTES:
+            else:
+                size += length
+                found.setdefault(item[form.identity], item)
+        if cut or not isinstance(cursor, str):
+            break
+        if cursor in cursors:
+            cut = "their pages go in a circle"
             break
         cursors.add(cursor)
-    if isinstance(cursor, str):
-        logger.warning("server %r: its %s do not end; the first %d are used", server.name, kind, len(found))
+    else:
+        cut = f"they do not end within {MAX_PAGES} pages"
+    if cut:
+        logger.warning("server %r: of its %s the first %d are used: %s", server.name, kind, len(found), cut)
     if dropped:
         logger.warning("server %r: %d of its %s are left out: they are not well formed", server.name, dropped, kind)
-    return Items(list(found.values()), asked_at)
+    return Items(list(found.values()), asked_at, error, is_cut=error is not None)
 
 
 def _measured(items: list[Any], form: List) -> list[tuple[Any, int]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -42,7 +44,7 @@ from byref.errors import all_visible, one_line, visible
 from byref.gateway.channel import Broken, Channel, Unavailable
 from byref.gateway.config import LIST_SECONDS, Kind, ServerConfig
 from byref.gateway.containment import contained, is_failure
-from byref.gateway.http import HTTP_STATUS, failure, http_server, sse_server
+from byref.gateway.http import HTTP_STATUS, NOT_SENT, failure, http_server, sse_server
 from byref.gateway.listing import LISTS, Items, listed
 from byref.gateway.messages import Allowance, Pace, ServerData, size_of
 from byref.gateway.relay import Relay
@@ -69,6 +71,8 @@ SECOND_SECONDS = 10.0
 """Seconds to open a second connection, which has no handshake: at least these, or twice what the first connection took."""
 _FIRST_ID = 1_000_000_000
 """First id for requests with a known caller; the SDK's dispatcher gives lower ids by itself."""
+LARGE_BYTES = 8_000_000
+"""Arguments beyond these may be what a server died of: those that the SDK of TypeScript makes read messages of 10 MiB by stdio."""
 FRESH_SECONDS = 5.0
 """A list is asked for again after so long if its server does not report changes."""
 
@@ -236,7 +240,9 @@ class Upstream:
             code = None if isinstance(error, Refused) else error.code
             if code == CONNECTION_CLOSED:
                 await self._noticed(dispatcher)
-                raise Unavailable(self._interrupted(error, is_gone=self._dispatcher is not dispatcher)) from error
+                is_gone = self._dispatcher is not dispatcher
+                size = await anyio.to_thread.run_sync(_length, params) if is_gone else 0
+                raise Unavailable(self._interrupted(error, size, is_gone=is_gone)) from error
             if code == REQUEST_TIMEOUT and timeout is not None:
                 raise Unavailable(
                     f"the MCP server {self.name!r} did not answer within {timeout:g} s; the call was cancelled."
@@ -272,14 +278,23 @@ class Upstream:
                 and self.has(LISTS[kind].capability)
                 and (known is None or not self._is_fresh(kind, known))
             ):
-                try:
-                    self._lists[kind] = await listed(self, kind, wait)
-                except (Unavailable, MCPError) as error:
-                    if getattr(error, "code", None) != METHOD_NOT_FOUND:
-                        logger.warning("server %r: its %s could not be listed: %s", self.name, kind, error)
-                    pause = PAUSE_SECONDS if isinstance(error, Unavailable) else 0.0
-                    self._lists[kind] = Items(known.items if known else [], time.monotonic() + pause)
+                self._lists[kind] = await self._read(kind, known, wait)
             return self._lists[kind].items if kind in self._lists else []
+
+    async def _read(self, kind: str, known: Items | None, wait: float) -> Items:
+        """Return a list as the server sends it; if it does not send all of it, what is better: the known one, or the first pages."""
+        found = await listed(self, kind, wait)
+        if found.error is None:
+            return found
+        pause = PAUSE_SECONDS if isinstance(found.error, Unavailable) else 0.0
+        asked_at = time.monotonic() + pause
+        if getattr(found.error, "code", None) == METHOD_NOT_FOUND and not found.items:
+            return Items(known.items if known else [], asked_at)
+        least = f" to the end, after {len(found.items)} of them" if found.items else ""
+        logger.warning("server %r: its %s could not be listed%s: %s", self.name, kind, least, found.error)
+        if known is not None and (not known.is_cut or not found.items):
+            return replace(known, asked_at=asked_at, error=found.error)
+        return replace(found, asked_at=asked_at)
 
     def known(self, kind: str) -> list[Json]:
         """Return the list that was last read."""
@@ -304,7 +319,8 @@ class Upstream:
             return False
         capability = self.capabilities.get(LISTS[kind].capability)
         reports_changes = isinstance(capability, dict) and capability.get("listChanged") is True
-        return reports_changes or time.monotonic() - known.asked_at < FRESH_SECONDS
+        # That it could send its list now is no change which a server reports.
+        return (reports_changes and known.error is None) or time.monotonic() - known.asked_at < FRESH_SECONDS
 
     def _away(self) -> str:
         when = "now" if self._retry_at is None else f"in {max(0.0, self._retry_at - time.monotonic()):.0f} s"
@@ -317,16 +333,23 @@ class Upstream:
     def _again(self) -> str:
         return "A new connection is being made" if self.is_at_address else "It is being restarted"
 
-    def _interrupted(self, error: MCPError, *, is_gone: bool) -> str:
-        """Say why a call got no answer, and whether it may have taken effect."""
+    def _interrupted(self, error: MCPError, size: int, *, is_gone: bool) -> str:
+        """Say why a call got no answer, and whether it may have taken effect; `size` is that of its arguments."""
         reason = (self._trouble if is_gone else "") or error.error.message
-        # A server does nothing about a request of a session that it does not know.
-        is_refused = isinstance(error.error.data, dict) and error.error.data.get(HTTP_STATUS) == 404
-        effect = "the call had no effect" if is_refused else "whether the call took effect is unknown"
-        if is_gone:
-            gone = f"the MCP server {self.name!r} went away during the call"
-            return f"{gone} ({reason}); {effect}. {self._again}: try again shortly."
-        return f"the call to the MCP server {self.name!r} lost its connection ({reason}); {effect}."
+        about = error.error.data if isinstance(error.error.data, dict) else {}
+        if NOT_SENT in about:
+            effect = "the call was never sent"
+        elif about.get(HTTP_STATUS) == 404:  # a server does nothing about a request of a session that it does not know
+            effect = "the call had no effect"
+        else:
+            effect = "whether the call took effect is unknown"
+        if not is_gone:
+            return f"the call to the MCP server {self.name!r} lost its connection ({reason}); {effect}."
+        gone = f"the MCP server {self.name!r} went away during the call ({reason}); {effect}."
+        if size > LARGE_BYTES and NOT_SENT not in about:
+            large = f"Its arguments were {size / 1e6:.0f} MB; many servers read no more than 10 MB: hand on less."
+            return f"{gone} {large} {self._again}."
+        return f"{gone} {self._again}: try again shortly."
 
     async def _noticed(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> None:
         """Wait a moment for `run` to find out how the connection ended, so that the error can say it."""
@@ -368,7 +391,7 @@ class Upstream:
                     # From here on requests go to this life. The old lists stay known, but are asked for again (-inf is stale).
                     self._dispatcher, self._trouble = dispatcher, ""
                     self.lives, self._took = self.lives + 1, time.monotonic() - began
-                    self._lists = {kind: Items(items.items, float("-inf")) for kind, items in self._lists.items()}
+                    self._lists = {kind: replace(items, asked_at=float("-inf")) for kind, items in self._lists.items()}
                     self._life = tasks
                     if self.is_modern:
                         tasks.start_soon(self._contained, self._listen_anew)
@@ -587,6 +610,11 @@ class Upstream:
 async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
     await event.wait()
     scope.cancel()
+
+
+def _length(params: Mapping[str, Any] | None) -> int:
+    """Return how many bytes a request's parameters are as JSON."""
+    return len(json.dumps(params, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 async def _answer(

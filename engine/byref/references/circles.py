@@ -28,15 +28,19 @@ _APPLICATORS_BY_NAME = ("dependentSchemas", "dependencies")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-def check_circles(schema: dict[str, Any], in_time: Callable[[], None]) -> None:
+def check_circles(schema: dict[str, Any], in_time: Callable[[], None]) -> str | None:
     """Refuse a schema that applies itself to the same value again, or too many schemas to one value.
+
+    Return a reference to what is not in the schema, if it has one: a check that comes to it fails.
 
     `in_time` is called at every step and raises when the time is up.
 
     Raises:
         ConfigurationError: the schema is refused; the message says why.
     """
-    _Walk(schema, in_time).run()
+    walk = _Walk(schema, in_time)
+    walk.run()
+    return walk.missing
 
 
 def check_levels(schema: Any) -> None:
@@ -62,6 +66,7 @@ class _Walk:
     """Follows, for every schema inside one, the schemas that it applies to the same value; depth first, without recursion."""
 
     def __init__(self, root: dict[str, Any], in_time: Callable[[], None]) -> None:
+        self.missing: str | None = None
         self._in_time = in_time
         self._specification = specification_with(str(root.get("$schema", "")), default=DRAFT202012)
         resource = self._specification.create_resource(root)
@@ -152,6 +157,7 @@ class _Walk:
             try:
                 resolved = resolver.lookup(reference)
             except Unresolvable:  # the check that uses the reference reports it
+                self.missing = self.missing or reference
                 continue
             if isinstance(resolved.contents, dict):
                 found.append((resolved.contents, resolved.resolver))

@@ -30,6 +30,18 @@ _WORDS: Mapping[str, bool] = {"true": True, "True": True, "false": False, "False
 _SEEN = 100
 """Maximum records that are searched for a field that would fit."""
 _NAMED = 5
+_TOLD = frozenset(
+    {
+        "additionalProperties",
+        "not",
+        "oneOf",
+        "patternProperties",
+        "properties",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+"""Keywords whose own errors say what does not fit."""
 
 
 def fitted(arguments: dict[str, Any], schema: Mapping[str, Any], references: Substituter) -> dict[str, Any]:
@@ -171,7 +183,7 @@ def _complaint(error: ValidationError, wanted: Schema, is_data: bool) -> str:
             f"{_kind(error.instance)} {json.dumps(error.instance[:60] if isinstance(error.instance, str) else error.instance)[:80]}"
         )
     )
-    if keyword in ("additionalProperties", "not", "oneOf") and error.message:
+    if keyword in _TOLD and error.message:
         return error.message[:700]
     if keyword in ("type", "enum", "const", "anyOf", "oneOf"):
         return f"expects {_words({keyword: value}, wanted, 0) or 'something else'} and is {given}"

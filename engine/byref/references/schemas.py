@@ -97,6 +97,8 @@ class Schema:
     """The validator of jsonschema."""
     quick: Any
     """A msgspec type whose values all fit the schema, or None. A value that it refuses may still fit."""
+    missing: str | None
+    """A reference to what is not in the schema."""
 
     def errors(self, value: object, until: float) -> list[ValidationError]:
         """Return the first errors of a value, or an empty list if it fits. The check stops at the time `until` (monotonic).
@@ -118,10 +120,7 @@ class Schema:
                     "pass less: a part of the data, or a reference to fewer fields of it"
                 ) from None
         except Unresolvable as error:
-            raise ConfigurationError(
-                f"the schema of the target tool refers to {str(error.ref)[:200]!r}, which is not in it; "
-                "nothing is fetched: put it under $defs"
-            ) from error
+            raise ConfigurationError(_is_missing(error.ref)) from error
         except _Failed as error:
             raise PlainMisfit(f"the arguments are {error} against the tool's schema") from error
         return found
@@ -133,6 +132,23 @@ class Schema:
                 return bool(self.validator.evolve(schema=schema).is_valid(value))
         except (_OutOfTime, _Failed, Unresolvable):
             return False
+
+
+def _is_missing(reference: object) -> str:
+    return (
+        f"the schema of the target tool refers to {str(reference)[:200]!r}, which is not in it; "
+        "nothing is fetched: put it under $defs"
+    )
+
+
+def check_references(schema: Mapping[str, Any]) -> None:
+    """Refuse a schema that refers to what is not in it, or whose references `compiled` refuses.
+
+    Raises:
+        ConfigurationError: the schema is refused; the message says why.
+    """
+    if (missing := compiled(schema).missing) is not None:
+        raise ConfigurationError(_is_missing(missing))
 
 
 def compiled(schema: Mapping[str, Any]) -> Schema:
@@ -167,6 +183,7 @@ def _compile(source: bytes) -> Schema:
     schema = msgspec.json.decode(source)
     if not isinstance(schema, dict):
         raise ConfigurationError("the schema of the target tool must be a JSON object")
+    missing = None
     try:
         with _bounded(time.monotonic() + COMPILE_SECONDS):
             check_levels(schema)
@@ -174,7 +191,7 @@ def _compile(source: bytes) -> Schema:
             form = _validator_of(validator_for(base.META_SCHEMA, default=base))
             wrong = next(form(base.META_SCHEMA, format_checker=_FORMATS).iter_errors(_without_plain(schema)), None)
             if wrong is None:
-                check_circles(schema, _in_time)
+                missing = check_circles(schema, _in_time)
     except _OutOfTime:
         raise ConfigurationError(
             f"the schema of the target tool is too large to be checked in {COMPILE_SECONDS:g} s"
@@ -183,7 +200,7 @@ def _compile(source: bytes) -> Schema:
         raise ConfigurationError(f"the schema of the target tool is {error}") from error
     if wrong is not None:
         raise ConfigurationError(f"the schema of the target tool is invalid: {_what_is(wrong)[:500]}")
-    return Schema(schema, _validator_of(base)(schema, registry=Registry()), _fast_type(schema, base))
+    return Schema(schema, _validator_of(base)(schema, registry=Registry()), _fast_type(schema, base), missing)
 
 
 _compiled = lru_cache(maxsize=128)(_compile)
@@ -498,7 +515,22 @@ def _pattern_properties(validator: Any, wanted: Any, instance: Any, schema: Any)
         for pattern, inner in wanted.items():
             for key, member in instance.items():
                 if matches(pattern, key):
-                    yield from validator.descend(member, inner, path=key, schema_path=pattern)
+                    yield from _member(validator, member, inner, key, pattern)
+
+
+def _properties(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, dict):
+        for key, inner in wanted.items():
+            if key in instance:
+                yield from _member(validator, instance[key], inner, key, key)
+
+
+def _member(validator: Any, member: Any, inner: Any, key: str, at: str) -> Iterator[ValidationError]:
+    """Check a member of an object; of one that the schema forbids (`false`), jsonschema's own error would not say which it is."""
+    if inner is False:
+        yield ValidationError(f"has no place for {json.dumps(key[:40])}")
+    else:
+        yield from validator.descend(member, inner, path=key, schema_path=at)
 
 
 def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -632,6 +664,7 @@ _KEYWORDS: Mapping[str, Keyword] = {
     "pattern": _leaf(_fits_pattern),
     **{f"min{name}": _sized(kind, operator.ge) for name, kind in _SIZED.items()},
     **{f"max{name}": _sized(kind, operator.le) for name, kind in _SIZED.items()},
+    "properties": _properties,
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
     "anyOf": _any_of,
