@@ -178,6 +178,7 @@ ATTACKS: dict[str, dict[str, str]] = {
         **_insides("scipy.stats", "scipy.stats.norm"),
         **_insides("scipy.stats", "scipy.stats.rv_continuous"),
         "a module by the name of a distribution": "from scipy import stats\nstats.kstest([1.0], 'sys')",
+        "a module's own names by that of a distribution": "from scipy import stats\nstats.kstest([1.0], '__builtins__')",
         "modules of a distribution's module": "from scipy import stats\nstats.distributions.sys",
         "private names of a subclass": "from scipy.stats import rv_continuous\nclass D(rv_continuous): pass\nD()._construct_argparser.__func__.__globals__",
         "text in the shapes of a distribution": "from scipy.stats import rv_continuous\nclass D(rv_continuous): pass\nD(shapes='a=open(secret_path)')",

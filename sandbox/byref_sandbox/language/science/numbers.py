@@ -52,6 +52,8 @@ def scipy(given: Given) -> Names:
     for name in UNCHECKED_ATTRIBUTES:
         given.guards.substitutes[name] = functools.partial(_unchecked, name)
     stats = importlib.import_module("scipy.stats")
+    for module in ("_stats_py", "_hypotests", "_morestats"):
+        patch(f"scipy.stats.{module}", "distributions", _Public)
     given.guards.bases.update((stats.rv_continuous, stats.rv_discrete))
     transforms = importlib.import_module("scipy.fftpack")
     importlib.import_module(
@@ -61,6 +63,20 @@ def scipy(given: Given) -> Names:
         "scipy.sparse": {name: getattr(sparse, name) for name in ("spmatrix", "sparray") if hasattr(sparse, name)},
         "scipy.fftpack": {name: getattr(transforms, name) for name in _TRANSFORMS if hasattr(transforms, name)},
     }
+
+
+class _Public:
+    """The public names of a module, in which a test of scipy looks for the distribution that code names."""
+
+    def __init__(self, module: Any) -> None:
+        object.__setattr__(self, "_module", module)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__byref_wall__":
+            return True
+        if name.startswith("_"):
+            raise AttributeError(f"scipy.stats has no distribution {name!r}")
+        return getattr(object.__getattribute__(self, "_module"), name)
 
 
 def _alone(_real: Any) -> Any:
