@@ -7,6 +7,7 @@ import functools
 import inspect
 import json
 import keyword
+import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -23,6 +24,7 @@ MAX_DESCRIPTION_CHARS: Final = 10_000
 _SUMMARY_CHARS: Final = 300
 _MAX_WORDS_CHARS: Final = 400
 _MAX_LEVELS: Final = 20
+_MAX_REFERRED: Final = 10
 _MAX_SECONDS: Final = 1e7
 _TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
@@ -86,6 +88,7 @@ class Function:
         for what, schema in (("parameters", self.parameters), ("returns", self.returns)):
             if not isinstance(schema, Mapping) and (schema is not None or what == "parameters"):
                 raise ConfigurationError(f"{about}: {what}={shown(schema)}: expected a JSON Schema")
+        object.__setattr__(self, "parameters", _at_the_top(self.parameters))
         if self.parameters.get("type", "object") != "object":
             raise ConfigurationError(
                 f"{about}: its parameters are {shown(self.parameters)}: expected an object's schema"
@@ -397,6 +400,18 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
     while name in taken:
         name += "_"
     return name
+
+
+def _at_the_top(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema that refers as a whole to one of its definitions, as pydantic's of a model that contains itself does, with that in place."""
+    for _ in range(_MAX_REFERRED):
+        where = re.fullmatch(r"#/(\$defs|definitions)/([^/]+)", str(schema.get("$ref", "")))
+        definitions = schema.get(where[1]) if where else None
+        found = definitions.get(where[2]) if where and isinstance(definitions, Mapping) else None
+        if not isinstance(found, Mapping):
+            break
+        schema = {**found, **{name: value for name, value in schema.items() if name != "$ref"}}
+    return schema
 
 
 def _check_count(about: str, what: str, value: object, *, is_optional: bool = False) -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from byref import ConfigurationError, Engine, Function, Policy, Session, ToolError, ToolReply
 from byref.calling import running
@@ -591,3 +592,19 @@ def test_parameters_that_refer_to_their_own_parts_are_taken() -> None:
     functions = [Function("one", dict, {"$ref": "#/$defs/all", **parts}), Function("two", dict, {**inside, **parts})]
     with Engine("sqlite://", functions=functions) as engine:
         assert engine.session("chat").tools()
+    assert functions[0].signature == "one(a: int = ...)"
+    assert functions[0].parameters == {**parts, **parts["$defs"]["all"]}
+
+
+class Folder(BaseModel):
+    name: str
+    inner: list[Folder] = []
+
+
+def test_parameters_of_a_model_that_contains_itself_are_its_fields(engine: Engine, tenant: str) -> None:
+    function = Function("save", lambda **given: given, Folder.model_json_schema())
+    assert function.signature.startswith("save(name: str, inner: list")
+    session = engine.session("chat", tenant=tenant, functions=[function])
+    code = "print(save('a', inner=[{'name': 'b'}]))\ntry:\n    save('a', inner=[{}])\nexcept Exception as error:\n    print(error)"
+    told = session.call("code_interpreter", {"code": code}).content
+    assert told.startswith("{'name': 'a', 'inner': [{'name': 'b'}]}\n") and "'name'" in told.splitlines()[1]

@@ -47,13 +47,13 @@ class Usage:
 
     @property
     def context_tokens(self) -> int | None:
-        """The fewest tokens that the next request can have: this one's input and output; None if the input is unknown, or 0.
+        """The fewest tokens that the next request can have: this one's input and output; None if the input is unknown.
 
         Also None for a sum over several requests, which says nothing about the size of the context.
         """
         if self.context is not None:
             return self.context.context_tokens
-        if not self.input_tokens or self.requests != 1:
+        if self.input_tokens is None or self.requests != 1:
             return None
         return self.input_tokens + (self.output_tokens or 0)
 
@@ -69,16 +69,15 @@ def normalise(usage: object) -> Usage:
     call the input `input_tokens`: it is taken to include cached tokens if `input_tokens_details`, `input_token_details`,
     `cache_read_tokens` or `cache_write_tokens` is present. Where a total shows that reasoning is not in the output (xAI), or that
     cached tokens are in the input (Strands with OpenAI's models), it counts. Anthropic's `iterations` become `rounds`. An
-    input of 0 is unknown, because no request has one.
+    input of 0 beside another count is unknown, because no request has one; a `Usage` is taken as it is.
 
     Raises:
-        ConfigurationError: the value has no token counts or none above 0, a count is not a valid number, or a stream carries
-            no usage, is longer than `MAX_EVENTS` or belongs to several requests. Exceptions of a stream's iterator are not
-            caught.
+        ConfigurationError: the value has no token counts, a count is not a valid number, or a stream carries no usage, is
+            longer than `MAX_EVENTS` or belongs to several requests. Exceptions of a stream's iterator are not caught.
     """
     if isinstance(usage, Usage):
         _check(usage)
-        return _counted(replace(usage, raw=plain(usage.raw)))
+        return replace(usage, raw=plain(usage.raw))
     if isinstance(usage, AsyncIterable) and not isinstance(usage, Iterable):
         raise ConfigurationError("usage: an asynchronous stream; give the list of its events, read with `async for`")
     if (events := stream_of(usage)) is not None:
@@ -134,14 +133,9 @@ def _stream(events: Iterable[object]) -> Usage:
 
 
 def _counted(usage: Usage) -> Usage:
-    """Return usage with an input of 0 as unknown; ConfigurationError if all that it says is 0."""
-    counts = [getattr(usage, name) for name in _SUMMED]
-    if 0 in counts and not any(counts):
-        raise ConfigurationError(
-            "usage: all counts are 0, which no request has: nobody has counted. Record nothing, or byref.Usage() for a "
-            "request of unknown size"
-        )
-    return replace(usage, input_tokens=usage.input_tokens or None)
+    """Return usage with an input of 0 as unknown, if another count says that there was a request."""
+    is_counted = any(getattr(usage, name) for name in _SUMMED)
+    return replace(usage, input_tokens=usage.input_tokens or None) if is_counted else usage
 
 
 def _normal(fields: dict[str, Any], model: str | None) -> Usage:
