@@ -102,6 +102,19 @@ def test_what_begins_as_the_code_says_comes_before_what_is_newer(given: Session)
     assert "is bound, but was not loaded" in mistake(given, "[globals()[n] for n in dir() if n[:3] == 'ord']")
 
 
+def test_of_an_artifact_with_very_many_names_some_are_given(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MAX_UNNAMED_NAMES", 5)
+    session.process({f"part_{n}": records(300) for n in range(9)}, tool="parts")
+    assert ask(session, "len([n for n in globals() if n[:4] == 'part'])") == "10"
+    listed = ask(session, "[n for n in dir() if n[:4] == 'part']")
+    given = [
+        n
+        for n in json.loads(listed)
+        if not session.call("code_interpreter", {"code": f"len(vars()['{n[:3]}' + '{n[3:]}'])"}).is_error
+    ]
+    assert len(given) == 5
+
+
 def test_functions_of_earlier_calls_find_them(given: Session) -> None:
     ask(given, "def total():\n    return sum(len(globals().get(f'orders_{y}', [])) for y in (2023, 2024))")
     ask(given, "def load(year):\n    return df(f'orders_{year}')")

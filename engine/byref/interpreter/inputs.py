@@ -39,8 +39,10 @@ MAX_UNNAMED_FILE_BYTES = 16 << 20
 """Maximum bytes of all given files that the code does not name. They are given because code may compute their names."""
 MAX_UNNAMED_ARTIFACTS = 100
 """Maximum artifacts whose variables code is given that may read any name: those that it names come on top."""
+MAX_UNNAMED_NAMES = 1_000
+"""Maximum of these variables: an artifact may have many."""
 MAX_UNNAMED_BYTES = 16 << 20
-"""Maximum bytes of all of these. Other variables are listed to such code, and an error tells it to write the name of one that it reads."""
+"""Maximum bytes of all of these artifacts. Other variables are listed to such code, and an error tells it to write the name of one that it reads."""
 NAMED_IN_ERRORS = 100
 """Maximum variables that an error may suggest though the code does not name them; those of tools come first."""
 CALL_CHARS: Final = 80
@@ -284,7 +286,7 @@ def _unnamed(
         if row.artifact_row not in read and len(read) < MAX_UNNAMED_ARTIFACTS and row.size_bytes <= room:
             read.add(row.artifact_row)
             room -= row.size_bytes
-        if row.artifact_row in read:
+        if row.artifact_row in read and len(given) < MAX_UNNAMED_NAMES:
             given.add(row.name)
         else:
             others[row.name] = row.origin == "run"
@@ -298,7 +300,7 @@ def _is_like(name: str, words: Collection[str]) -> bool:
 
 def name_only(*, is_left: bool) -> Data:
     """Return the placeholder for a variable that the code is not given; `is_left`: an earlier run left it."""
-    return Data("", lambda: b"null", kept=is_left)
+    return Data("", lambda: b"null", kept=is_left, is_name_only=True)
 
 
 def referred_names(parts: Collection[Part]) -> set[str]:

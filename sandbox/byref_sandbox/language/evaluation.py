@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from byref_sandbox.language import names
 from byref_sandbox.language.attributes import Namespace
-from byref_sandbox.language.inspecting import NOT_LOADED, is_own_frame, not_loaded_in
+from byref_sandbox.language.inspecting import NOT_LOADED_NAMES, is_own_frame, not_loaded_in
 from byref_sandbox.language.refusal import NotAllowed, not_loaded
 
 MAX_CHARS: Final = 100_000
@@ -128,6 +128,6 @@ def _space(given: Any, space: dict[str, Any]) -> dict[str, Any]:
         own = given["__builtins__"]
         guarded = {name: value for name, value in guarded.items() if not is_variable(name)}
         guarded |= _variables(own, "__builtins__") if type(own) is dict else {}
-    if NOT_LOADED in guarded and type(given) is not Namespace:
-        guarded = {name: value for name, value in guarded.items() if name != NOT_LOADED}
+    if NOT_LOADED_NAMES in guarded and type(given) is not Namespace:
+        guarded = {name: value for name, value in guarded.items() if name != NOT_LOADED_NAMES}
     return {**variables, "__builtins__": guarded, "__name__": "__main__"}

@@ -24,11 +24,11 @@ def is_own_frame(namespace: Mapping[str, Any]) -> bool:
 
 def not_loaded_in(namespace: Mapping[str, Any]) -> frozenset[str]:
     """Return the variables that are bound, but that a run with these globals was not given."""
-    found: frozenset[str] = namespace["__builtins__"].get(NOT_LOADED, frozenset())
+    found: frozenset[str] = namespace["__builtins__"].get(NOT_LOADED_NAMES, frozenset())
     return found.difference(namespace)
 
 
-NOT_LOADED = ".not_loaded"
+NOT_LOADED_NAMES = ".not_loaded"
 """The name, which no code can spell, under which builtins hold these variables."""
 
 

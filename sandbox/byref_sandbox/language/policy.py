@@ -24,7 +24,7 @@ from byref_sandbox.language.evaluation import evaluator, runner
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.files import BinaryFile, Files, TextFile
 from byref_sandbox.language.guards import Guards
-from byref_sandbox.language.inspecting import NOT_LOADED
+from byref_sandbox.language.inspecting import NOT_LOADED_NAMES
 from byref_sandbox.language.magics import Magic, without_magics
 from byref_sandbox.language.modules import Modules
 from byref_sandbox.language.refusal import NotAllowed
@@ -238,7 +238,7 @@ class Language:
         if functions is not None:
             known |= {"functions": calling.finder(functions.all), **functions.all}
         if not_loaded:
-            known[NOT_LOADED] = not_loaded
+            known[NOT_LOADED_NAMES] = not_loaded
         return {**variables, "__builtins__": known, "__name__": "__main__"}
 
     def execute(self, program: Program, space: dict[str, Any], stdout: TextIO | io.TextIOBase) -> object:

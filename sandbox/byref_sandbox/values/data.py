@@ -48,11 +48,8 @@ class Data:
     """An earlier run left it: if code changes it in place, it comes back as if the code had assigned it (`Outcome.bound`)."""
     is_hidden: bool = False
     """What the state refers to by this name is found, but the code does not find the name: it is the host's own."""
-
-    @property
-    def is_name_only(self) -> bool:
-        """Whether it only says that the name is bound: such data is never loaded. Its key is empty."""
-        return not self.key
+    is_name_only: bool = False
+    """It only says that the name is bound: it is never loaded, and code that reads it gets an error."""
 
 
 @dataclass(frozen=True, slots=True)
