@@ -516,10 +516,9 @@ def _checked(given: Iterable[object]) -> tuple[Function, ...]:
             source = msgspec.json.encode(one.parameters)
         except (TypeError, ValueError, OverflowError, RecursionError):  # the first call reports it
             continue
-        if b'ref"' in source.lower():
-            from byref.references.schemas import (
-                check_references,
-            )  # imported late because jsonschema takes long to import
+        if b'ref"' in source.lower():  # `$ref`, `$dynamicRef`
+            # Imported late, because jsonschema takes long to import.
+            from byref.references.schemas import check_references
 
             try:
                 check_references(one.parameters)
