@@ -1,4 +1,4 @@
-"""Every text that a model reads: docs/texts.md shows each with its tokens, and none names anything that does not exist."""
+"""The texts that a model reads: docs/texts.md shows each with its tokens, and none names anything that does not exist."""
 
 from __future__ import annotations
 
@@ -264,9 +264,10 @@ def texts(sandbox: Sandbox, migrated_sqlite: Path, tmp_path_factory: pytest.Temp
 HEAD = """\
 # What a model reads
 
-Every text that byref writes for a model: when the model reads it, the text, and its tokens (o200k_base). The outputs are a
-page of 500 customers, a log in lines of 80 characters, and a screenshot; the budgets are small, so that the words show. The
-definitions of the tools, and what they cost in every request, are in [tools](tools.md).
+The texts that byref writes for a model: when the model reads each, the text, and its tokens (o200k_base). Of errors and notes about
+code the common ones are shown. The outputs are a page of 500 customers, a log in lines of 80 characters, and a screenshot; the
+budgets are small, so that the words show. The definitions of the tools, and what they cost in every request, are in
+[tools](tools.md).
 
 One word stands for one thing: a *variable* has a name, an *artifact* an id (`art_…`) or, as a *pointer*, `art:…`. What is not
 whole says INCOMPLETE, or *truncated* in the very place of what is missing, with exact counts; what can be continued says "Go
