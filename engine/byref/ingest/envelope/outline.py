@@ -105,6 +105,9 @@ class _OutlineBuilder(Builder):
             if over <= 0:
                 break
             room -= over + 4
+        else:  # the fixed parts alone: an id is more tokens than another, and the shortest shape has some
+            self._shape, self._example, self._values = "", None, {}
+            rendered = self._rendered(names, step, kept)
         return rendered
 
     def _share(self, room: int) -> None:
