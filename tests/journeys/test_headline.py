@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 import pandas as pd
 import pytest
+from o200k import encoding
 
 import byref
-from byref.accounting.tokens import _load_encoding
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -83,8 +83,7 @@ def test_a_small_one_goes_the_same_way(headline: ModuleType, data: dict[str, Any
     assert len(stated) == 2
     assert all(abs(int(number) - conversation.definition_tokens) < 20 for number in stated), "of tools' definitions"
 
-    encoding = _load_encoding()
-    counted = [len(encoding.encode_ordinary(turn.text)) for turn in conversation.turns]
+    counted = [len(encoding().encode_ordinary(turn.text)) for turn in conversation.turns]
     assert counted == [turn.tokens for turn in conversation.turns]
     assert sum(counted) == conversation.tokens <= headline.PUBLISHED_CONTEXT
     assert kinds == ["output", "reply", "resolution", "output"]
@@ -100,11 +99,11 @@ def test_the_output_has_as_many_tokens_as_it_says(headline: ModuleType) -> None:
     parts = [first + '"', *(f'material_id{part}"' for part in others)]
     parts[-1] = parts[-1][:-1]
     assert "".join(parts) == text
-    tokens = sum(map(len, _load_encoding().encode_ordinary_batch(parts, num_threads=2)))
+    tokens = sum(map(len, encoding().encode_ordinary_batch(parts, num_threads=2)))
     assert tokens == headline.STRUCTURES_TOKENS >= headline.PUBLISHED_TOKENS
     beginning = len("".join(parts[:400]))
-    whole = len(_load_encoding().encode_ordinary(text[:beginning]))
-    assert whole == sum(map(len, _load_encoding().encode_ordinary_batch(parts[:400])))
+    whole = len(encoding().encode_ordinary(text[:beginning]))
+    assert whole == sum(map(len, encoding().encode_ordinary_batch(parts[:400])))
 
 
 @pytest.mark.slow
