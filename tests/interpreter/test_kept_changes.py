@@ -111,10 +111,13 @@ def test_changes_before_an_error_are_kept(given: Session) -> None:
 
 
 def test_what_cannot_be_kept_any_more_goes(given: Session) -> None:
-    assert ask(given, "L.append(n for n in [])") == "[not kept: L (a generator: make a list of it)]"
+    assert (
+        ask(given, "L.append(pd.DataFrame().iterrows())")
+        == "[not kept: L (a generator of a library: make a list of it)]"
+    )
     content = ask(given, "L")
     assert content.startswith("NameError at line 1: name 'L' is not defined")
-    assert "'L' was not kept: a generator: make a list of it" in content
+    assert "'L' was not kept: a generator of a library: make a list of it" in content
 
 
 def test_a_stopped_run_says_what_is_as_before(given: Session) -> None:

@@ -279,9 +279,11 @@ def test_what_else_is_bound_to_a_name_counts(engine: Engine, tenant: str) -> Non
 
 
 def test_why_something_is_lost_is_said_again(chat: Session) -> None:
-    assert "not kept: lines (a generator: make a list of it)" in ask(chat, "lines = (n for n in [1])")
+    assert "not kept: lines (a generator of a library: make a list of it)" in ask(
+        chat, "lines = pd.DataFrame().iterrows()"
+    )
     for _ in range(2):
-        assert "'lines' was not kept: a generator: make a list of it" in ask(chat, "list(lines)")
+        assert "'lines' was not kept: a generator of a library: make a list of it" in ask(chat, "list(lines)")
     ask(chat, "lines = [1]")
     assert ask(chat, "lines") == "[1]"
     ask(chat, "del lines")

@@ -37,7 +37,7 @@ from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.language.files import MODE as OPEN_MODE
 from byref_sandbox.language.modules import GENERATED_MODULE
 from byref_sandbox.language.policy import Language
-from byref_sandbox.state import drawings, helpers, remembered
+from byref_sandbox.state import drawings, generators, helpers, remembered
 from byref_sandbox.state.codes import Code, Codes, Unkept
 
 _managers: Any = importlib.import_module("pandas.core.internals.managers")
@@ -306,13 +306,25 @@ class Builders:
 
     def context(self, function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Make a context of a generator that has not begun."""
+        self._check_generator(function)
+        return contextlib.contextmanager(function)(*arguments, **options)
+
+    def generator(self, function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Make a generator that has not begun. Nothing of the code runs."""
+        self._check_generator(function)
+        return function(*arguments, **options)
+
+    def ended_generator(self) -> Any:
+        """Make a generator that has ended."""
+        return generators.ended()
+
+    def _check_generator(self, function: Any) -> None:
         if (
             type(function) is not types.FunctionType
             or function.__globals__ is not self._space
             or not function.__code__.co_flags & inspect.CO_GENERATOR
         ):
             raise Unkept("no generator of the code")
-        return contextlib.contextmanager(function)(*arguments, **options)
 
     def static(self, function: Any) -> Any:
         """`staticmethod`."""

@@ -30,7 +30,7 @@ from byref_sandbox.language.facades import Facade, facade_name
 from byref_sandbox.language.inspecting import annotations_of
 from byref_sandbox.language.names import REFUSED_ATTRIBUTES
 from byref_sandbox.language.refusal import NotAllowed
-from byref_sandbox.state import drawings, helpers
+from byref_sandbox.state import drawings, generators, helpers
 from byref_sandbox.state.arrays import Arrays
 from byref_sandbox.state.builders import (
     BUILDERS,
@@ -82,7 +82,6 @@ _DATACLASS: Final = words("""__init__ __repr__ __eq__ __lt__ __le__ __gt__ __ge_
 _PROTOCOL: Final = ("__init__", "__subclasshook__")
 _ENUM: Final = ("__new__", "__reduce_ex__", "__order__")
 _NAMED: Final[dict[type, str]] = {
-    types.GeneratorType: "a generator: make a list of it",
     types.CoroutineType: "a coroutine",
     types.AsyncGeneratorType: "a generator: make a list of it",
     types.ModuleType: "a module",
@@ -383,6 +382,10 @@ class Writer(pickle.Pickler):
         return len(bases) == 2 and not self.is_user_class(kind) and all(base in self.known.figures for base in bases)
 
     # Functions and classes -----------------------------------------------------------------------------------------------------
+
+    def _generator(self, generator: Any) -> Any:
+        call = generators.call_of(generator, self._space)
+        return (BUILDERS["ended_generator"], ()) if call is None else (BUILDERS["generator"], call)
 
     def _function(self, function: Any) -> Any:
         if function.__globals__ is not self._space:
@@ -784,6 +787,7 @@ def _description(obj: object, kind: type) -> str:
 
 _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     types.FunctionType: Writer._function,
+    types.GeneratorType: Writer._generator,
     types.MethodType: Writer._method,
     types.BuiltinMethodType: Writer._bound,
     type(_PATTERN.match): Writer._bound,  # what C calls with its class as well

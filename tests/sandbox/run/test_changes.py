@@ -160,9 +160,9 @@ def test_a_changed_value_is_all_that_comes_back(left: Session) -> None:
 
 
 def test_what_cannot_be_kept_any_more_is_named(left: Session) -> None:
-    outcome = left.run("plain.append(n for n in [])\npair[0].append(lambda: 1)\ndays['b'] = days")
+    outcome = left.run("plain.append(pd.DataFrame().iterrows())\npair[0].append(lambda: 1)\ndays['b'] = days")
     assert outcome.bound == {}
-    assert outcome.unkept == {"plain": "a generator: make a list of it"}
+    assert outcome.unkept == {"plain": "a generator of a library: make a list of it"}
     assert outcome.named == {"pair": "tuple", "days": "dict"}  # which are no JSON
     assert left.value("[pair[0][-1](), days['b'] is days]") == [1, True]
 

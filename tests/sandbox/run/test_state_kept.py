@@ -143,7 +143,8 @@ def test_definitions_of_another_version_are_defined_again(sandbox: Sandbox) -> N
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("x = (i for i in [])", "a generator"),
+        ("x = pd.DataFrame().iterrows()", "a generator of a library"),
+        ("def f():\n    yield 1\n    yield 2\nx = f()\nnext(x)", "a generator that has begun"),
         ("x = [n for n in [iter({1: 2})]]", "an open iterator"),
         ("x = [open('a', 'w')]", "an open file"),
     ],

@@ -1,0 +1,66 @@
+"""Which generators can be made again: one that has not begun, one that has ended, and an expression with a single `for`.
+
+What a generator has done is in its frame, which cannot be made from Python. But before it begins it is a call of a function, and
+an expression with one `for` has done nothing but to ask its iterator, so the same expression over that iterator goes on.
+"""
+
+from __future__ import annotations
+
+import dis
+import gc
+import inspect
+import types
+from collections.abc import Generator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from byref_sandbox.state.codes import Unkept
+
+Call = tuple[types.FunctionType, tuple[Any, ...], dict[str, Any]]
+
+
+def call_of(generator: types.GeneratorType[Any, Any, Any], space: dict[str, Any]) -> Call | None:
+    """Return the call by which a generator of functions of a namespace is made again; None of one that has ended."""
+    stands = inspect.getgeneratorstate(generator)
+    if stands == inspect.GEN_CLOSED:
+        return None
+    code, frame, begun = generator.gi_code, generator.gi_frame, stands != inspect.GEN_CREATED
+    if frame is None or (begun and not _asks_one_iterator(code, frame.f_locals)):
+        raise Unkept("a generator that has begun: make a list of it")
+    functions = (each for each in gc.get_referents(generator) if type(each) is types.FunctionType)
+    function = next((each for each in functions if each.__code__ is code), None)
+    if function is None or function.__globals__ is not space:
+        raise Unkept("a generator of a library: make a list of it")
+    return function, *_arguments(code, frame.f_locals)
+
+
+def ended() -> Generator[Any]:
+    """Return a generator that has ended."""
+    nothing: Generator[Any] = (each for each in "")
+    nothing.close()
+    return nothing
+
+
+def _asks_one_iterator(code: types.CodeType, held: Mapping[str, Any]) -> bool:
+    """Tell whether an expression has one `for`, and was given the iterator itself, not what makes one."""
+    return code.co_name == "<genexpr>" and _loops(code) == 1 and hasattr(type(held[".0"]), "__next__")
+
+
+@lru_cache(256)
+def _loops(code: types.CodeType) -> int:
+    return sum(instruction.opname == "FOR_ITER" for instruction in dis.get_instructions(code))
+
+
+def _arguments(code: types.CodeType, held: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what a function was called with, by position and by name, from the variables that its frame holds."""
+    by_position, by_name = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    end = by_position + by_name
+    arguments = tuple(held[name] for name in names[:by_position])
+    options = {name: held[name] for name in names[by_position:end]}
+    if code.co_flags & inspect.CO_VARARGS:
+        arguments += held[names[end]]
+        end += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        options |= held[names[end]]
+    return arguments, options
