@@ -167,6 +167,7 @@ def test_history_has_each_output_as_it_came_and_as_it_was_read(shop: Run, users:
     assert (second["original"], second["processed"]) == ("all of it", "all of it")
 
 
+@pytest.mark.slow  # readers of the service and of MCP are given one in a quick run
 def test_a_table_too_big_to_be_stored_as_json_is_shown_as_records(run: Run) -> None:
     run("run", "big = pd.DataFrame({'a': range(200_001)})")
     assert run("show", "big").out.splitlines()[:3] == ["[", '{"a":0},', '{"a":1},']

@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _in_turn(items)
 
 
-MOST = 8
+MOST = 4
 """Cases that a quick run takes of a table, on each database, store and whatever else is a fixture."""
 
 

@@ -590,6 +590,7 @@ ENDED = {
 }
 
 
+@pytest.mark.every_case("each breaks another rule")
 @pytest.mark.parametrize("name", ENDED)
 def test_who_breaks_the_rules_of_the_line_is_ended(sandbox: Sandbox, name: str) -> None:
     source, kind = ENDED[name]

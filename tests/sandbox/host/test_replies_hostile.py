@@ -72,6 +72,7 @@ OVERSIZED = {
 }
 
 
+@pytest.mark.every_case("each is unreadable in a way of its own")
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_what_is_no_reply_is_a_crash(sandbox: Sandbox, name: str) -> None:
     outcome = forge(sandbox, UNREADABLE[name])
@@ -87,6 +88,7 @@ def test_half_a_reply_is_a_crash(sandbox: Sandbox, name: str) -> None:
     assert outcome.error.kind == "Crash"
 
 
+@pytest.mark.every_case("each is a bound of its own")
 @pytest.mark.parametrize("name", OVERSIZED)
 def test_too_much_is_an_output_limit(sandbox: Sandbox, name: str) -> None:
     tracemalloc.start()

@@ -136,6 +136,7 @@ def test_processor_time_is_bounded(sandbox: Sandbox, name: str) -> None:
     assert time.monotonic() - began < SLOWEST
 
 
+@pytest.mark.every_case("each goes on in a way of its own")
 @pytest.mark.parametrize("name", WALL)
 def test_time_is_bounded(sandbox: Sandbox, name: str) -> None:
     began = time.monotonic()
@@ -145,6 +146,7 @@ def test_time_is_bounded(sandbox: Sandbox, name: str) -> None:
     assert LIMITS.wall_seconds <= time.monotonic() - began < SLOWEST
 
 
+@pytest.mark.every_case("each takes memory in a way of its own")
 @pytest.mark.parametrize("name", MEMORY)
 def test_memory_is_bounded(sandbox: Sandbox, name: str) -> None:
     limits = Limits(wall_seconds=5, cpu_seconds=5, memory_bytes=128 << 20)
@@ -154,6 +156,7 @@ def test_memory_is_bounded(sandbox: Sandbox, name: str) -> None:
     assert outcome.usage.peak_bytes < 600 << 20
 
 
+@pytest.mark.every_case("each ends the process in a way of its own")
 @pytest.mark.parametrize("name", CRASHES)
 def test_a_crash_is_an_outcome(sandbox: Sandbox, name: str) -> None:
     outcome = run_in_jail(CRASHES[name], LIMITS, sandbox=sandbox)

@@ -69,6 +69,7 @@ result = int(table['n'].sum()) == 0
 }
 
 
+@pytest.mark.every_case("each scribbles somewhere else")
 @pytest.mark.parametrize("name", SCRIBBLES)
 def test_what_one_run_scribbles_the_next_does_not_read(sandbox: Sandbox, name: str) -> None:
     assert sandbox.run(CHECK, ROWS, session="jail").value == SOUND

@@ -80,6 +80,7 @@ def test_all_at_once_they_are_stopped_too() -> None:
             assert kind in {*ATTACKS[name][1], "TimeLimit", "CpuLimit"}, (name, outcome.error)
 
 
+@pytest.mark.every_case("each is another limit")
 @pytest.mark.parametrize(
     ("code", "limits", "kind", "words"),
     [

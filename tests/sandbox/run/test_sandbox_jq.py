@@ -158,6 +158,7 @@ def test_there_is_no_environment(sandbox: Sandbox, monkeypatch: pytest.MonkeyPat
     assert sandbox.jq("env, $ENV", None).outputs == (b"{}", b"{}")
 
 
+@pytest.mark.every_case("each is a way of its own to a file")
 @pytest.mark.parametrize(
     "program",
     [
@@ -183,6 +184,7 @@ def test_there_is_no_name_of_the_input(sandbox: Sandbox) -> None:
     assert sandbox.jq("input_filename", None).outputs == (b"null",)
 
 
+@pytest.mark.every_case("each writes or ends in a way of its own")
 @pytest.mark.parametrize(
     "program", ["debug", 'debug("x")', "stderr", '"x" | halt_error', "halt", "input_line_number", "$__prog_args"]
 )

@@ -295,6 +295,7 @@ def test_nothing_is_read(sql: Sql, folder: Path, open_ground: dict[str, Any], qu
     assert "secret.json" not in told(outcome).replace(attack, "")
 
 
+@pytest.mark.every_case("each is a way of its own to a file")
 @pytest.mark.parametrize("query", WRITES)
 def test_nothing_is_written(sql: Sql, folder: Path, open_ground: dict[str, Any], query: str) -> None:
     assert open_ground[query] is True, open_ground[query]

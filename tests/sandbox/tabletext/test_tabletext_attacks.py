@@ -272,7 +272,7 @@ def test_the_line_of_a_fault_is_that_of_the_text() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        " a | b \n---+---\n 1 | 2\n(1 row)\n\n",
+        pytest.param(" a | b \n---+---\n 1 | 2\n(1 row)\n\n", marks=pytest.mark.slow),
         "NAME     READY   STATUS\nweb-1    1/1     Running\nweb-2    1/1     Running\n\n",
     ],
 )
