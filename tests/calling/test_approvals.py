@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session as HostSession
 
 from byref import ConfigurationError, Engine, Function, PendingRun, Policy, Session
 from byref.calling import approvals
+from byref.conversation import programs
 from byref.db.tables import ArtifactRow, SessionRow
 from byref.tools import calls
 
@@ -121,8 +122,14 @@ def test_a_run_that_expires_after_its_calls_were_decided_is_not_begun_anew(engin
     assert made == [1]
 
 
-def test_what_was_approved_is_not_made_again_after_a_rollback_of_the_hosts(engine: Engine, tenant: str) -> None:
-    """But on SQLite, whose one writer the host's transaction is: the journal is then part of it."""
+def test_what_was_approved_is_not_made_again_after_a_rollback_of_the_hosts(
+    engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But on SQLite, whose one writer the host's transaction is: the journal is then part of it.
+
+    The program is gone on with at once, though the database has it as running: this process knows that it does not run it.
+    """
+    monkeypatch.setattr(programs, "LEASE_SECONDS", 3_600)
     made: list[int] = []
 
     def pay(order: int) -> int:

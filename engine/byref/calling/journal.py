@@ -269,7 +269,17 @@ def open_program(scope: Scope, start: Start, stage: Callable[[Callable[[Connecti
         ).scalar_one()
         return Program(int(row), owner)
 
-    return stage(work)
+    _at_work.add(owner)
+    try:
+        return stage(work)
+    except BaseException:
+        _at_work.discard(owner)
+        raise
+
+
+def leave(program: Program) -> None:
+    """Note that this process does not run a program any more, whatever the database says after a host's rollback."""
+    _at_work.discard(program.owner)
 
 
 def _whose(scope: Scope) -> dict[str, Any] | None:
@@ -496,6 +506,10 @@ def new_id() -> str:
 # Who is at it ------------------------------------------------------------------------------------------------------------------
 
 
+_at_work: Final = set[str]()
+"""The owners that are runs of this process at this moment."""
+
+
 def _new_owner() -> str:
     """Return a name for one run: its machine, since when that runs, its process, since when that runs, a random part."""
     pid = os.getpid()
@@ -527,4 +541,6 @@ def _is_running(program: Any) -> bool:
     machine, pid, started, _ = program.owner.split("|")
     if machine != _machine():
         return True
-    return _started(int(pid)) == started if started else int(pid) == os.getpid()
+    if int(pid) == os.getpid():
+        return program.owner in _at_work
+    return bool(started) and _started(int(pid)) == started

@@ -251,7 +251,7 @@ class Calls:
         """Note that the program waits for approvals."""
         program = self._opened()
         self._stage(lambda connection: journal.wait(connection, program))
-        self._program = None
+        self.committed()
 
     def commit(self, connection: Connection, step: int | None) -> None:
         """End the program, with its reply's step; large results get names. It may be called again after a rollback."""
@@ -267,6 +267,8 @@ class Calls:
 
     def committed(self) -> None:
         """Note that the transaction of `commit` was."""
+        if self._program is not None:
+            journal.leave(self._program)
         self._program = None
 
     def settle(self) -> None:
@@ -286,6 +288,8 @@ class Calls:
                 self._stage(lambda connection: journal.give_up(connection, program))
             except ByrefError:
                 logger.warning("byref could not let go of a program", exc_info=True)
+            finally:
+                journal.leave(program)
 
     # Within --------------------------------------------------------------------------------------------------------------------
 
