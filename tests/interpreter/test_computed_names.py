@@ -94,11 +94,12 @@ def test_what_is_too_large_is_never_left_out_without_a_word(given: Session) -> N
 
 
 @pytest.mark.postgresql("the newest names and their sizes are found by the database")
-def test_what_begins_as_the_code_says_comes_before_what_is_newer(given: Session) -> None:
-    for number in range(inputs.MAX_UNNAMED_ARTIFACTS + 20):
+def test_what_begins_as_the_code_says_comes_before_what_is_newer(given: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MAX_UNNAMED_ARTIFACTS", 10)
+    for number in range(14):
         given.process(records(200), tool=f"note_{number}")
     assert ask(given, "[len(globals()[f'orders_{y}']) for y in (2023, 2024)]") == "[3000,2000]"
-    assert ask(given, "len([n for n in dir() if n[:4] == 'note'])") == "120"
+    assert ask(given, "len([n for n in dir() if n[:4] == 'note'])") == "14"
     assert "is bound, but was not loaded" in mistake(given, "[globals()[n] for n in dir() if n[:3] == 'ord']")
 
 
