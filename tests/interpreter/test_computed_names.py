@@ -94,7 +94,9 @@ def test_what_is_too_large_is_never_left_out_without_a_word(given: Session) -> N
 
 
 @pytest.mark.postgresql("the newest names and their sizes are found by the database")
-def test_what_begins_as_the_code_says_comes_before_what_is_newer(given: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_begins_as_the_code_says_comes_before_what_is_newer(
+    given: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(inputs, "MAX_UNNAMED_ARTIFACTS", 10)
     for number in range(14):
         given.process(records(200), tool=f"note_{number}")

@@ -20,6 +20,7 @@ import functools
 import importlib
 import inspect
 import io
+import itertools
 import types
 import typing
 import zoneinfo
@@ -37,7 +38,7 @@ from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.language.files import MODE as OPEN_MODE
 from byref_sandbox.language.modules import GENERATED_MODULE
 from byref_sandbox.language.policy import Language
-from byref_sandbox.state import drawings, generators, helpers, remembered
+from byref_sandbox.state import drawings, helpers, iterators, remembered
 from byref_sandbox.state.codes import Code, Codes, Unkept
 
 _managers: Any = importlib.import_module("pandas.core.internals.managers")
@@ -316,7 +317,16 @@ class Builders:
 
     def ended_generator(self) -> Any:
         """Make a generator that has ended."""
-        return generators.ended()
+        return iterators.ended()
+
+    def cycle(self, items: list[Any], given: int) -> Any:
+        """Make an `itertools.cycle` that has given so many of its items."""
+        if type(items) is not list or type(given) is not int or not 0 <= given <= len(items):
+            raise Unkept("no cycle")
+        made = itertools.cycle(items)
+        for _ in range(given):
+            next(made)
+        return made
 
     def _check_generator(self, function: Any) -> None:
         if (

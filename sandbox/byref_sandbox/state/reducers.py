@@ -33,7 +33,7 @@ import pandas as pd
 
 from byref_sandbox.language import databases, files, getters, logs, packed, readers, styles, typed
 from byref_sandbox.language.calling import HostFunction
-from byref_sandbox.state import drawings, remembered
+from byref_sandbox.state import drawings, iterators, remembered
 from byref_sandbox.state.builders import BUILDERS, PARSERS, SharedValues
 from byref_sandbox.state.codes import Code, Unkept
 from byref_sandbox.state.known import MATPLOTLIB, Known, name_of_function, text_dtype
@@ -259,6 +259,7 @@ REDUCERS: Final[dict[type, Callable[[Writing, Any], Any]]] = {
     functools.cached_property: lambda _w, p: (BUILDERS["cached"], (p.func, p.attrname)),
     functools.partialmethod: lambda _w, p: (BUILDERS["partial_method"], (p.func, p.args, p.keywords)),
     itertools.count: _count,
+    itertools.cycle: lambda _w, c: (BUILDERS["cycle"], iterators.items_of(c)),
     contextlib._GeneratorContextManager: _context,
     HostFunction: lambda _w, f: (BUILDERS["known"], (name_of_function(f),)),
     logs.Logger: lambda _w, logger: (BUILDERS["logger"], (logger.name,)),

@@ -30,7 +30,7 @@ from byref_sandbox.language.facades import Facade, facade_name
 from byref_sandbox.language.inspecting import annotations_of
 from byref_sandbox.language.names import REFUSED_ATTRIBUTES
 from byref_sandbox.language.refusal import NotAllowed
-from byref_sandbox.state import drawings, generators, helpers
+from byref_sandbox.state import drawings, helpers, iterators
 from byref_sandbox.state.arrays import Arrays
 from byref_sandbox.state.builders import (
     BUILDERS,
@@ -384,7 +384,7 @@ class Writer(pickle.Pickler):
     # Functions and classes -----------------------------------------------------------------------------------------------------
 
     def _generator(self, generator: Any) -> Any:
-        call = generators.call_of(generator, self._space)
+        call = iterators.call_of(generator, self._space)
         return (BUILDERS["ended_generator"], ()) if call is None else (BUILDERS["generator"], call)
 
     def _function(self, function: Any) -> Any:

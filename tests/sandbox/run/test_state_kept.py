@@ -147,6 +147,7 @@ def test_definitions_of_another_version_are_defined_again(sandbox: Sandbox) -> N
         ("def f():\n    yield 1\n    yield 2\nx = f()\nnext(x)", "a generator that has begun"),
         ("x = [n for n in [iter({1: 2})]]", "an open iterator"),
         ("x = [open('a', 'w')]", "an open file"),
+        ("import itertools\nx = itertools.cycle(range(10**9))", "a cycle of 10,000 items or more"),
     ],
 )
 def test_what_could_not_be_kept_is_named(sandbox: Sandbox, code: str, reason: str) -> None:

@@ -174,6 +174,8 @@ FORGED: Final[dict[str, bytes]] = {
     "a helper of too many": make("helper", text("in_context"), values(text("x"), text("y"), text("z"))),
     "a helper of nothing": make("helper", text("context_manager"), values()),
     "a helper of a library that is not loaded": make("helper", text("no_such"), values(text("x"))),
+    "a cycle of no list": make("cycle", text("ab"), number(1)),
+    "a cycle that has given more than it has": make("cycle", plain([1]), number(2)),
     "a generator of a library's function": make("generator", known("builtins:print"), values(text("RAN")), EMPTY),
     "a generator of a function that is none": make("generator", known("functools:reduce"), values(), EMPTY),
     "a context of a library's function": make("context", known("builtins:exec"), values(text("x = 1")), EMPTY),

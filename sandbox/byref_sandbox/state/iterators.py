@@ -1,22 +1,28 @@
-"""Which generators can be made again: one that has not begun, one that has ended, and an expression with a single `for`.
+"""Iterators that do not say how they are made again: which of them can be, and how.
 
 What a generator has done is in its frame, which cannot be made from Python. But before it begins it is a call of a function, and
-an expression with one `for` has done nothing but to ask its iterator, so the same expression over that iterator goes on.
+an expression with one `for` has done nothing but to ask its iterator, so the same expression over that iterator goes on. A cycle
+gives in one turn all that it has, and stands then where it stood.
 """
 
 from __future__ import annotations
 
+import copy
 import dis
 import gc
 import inspect
+import itertools
 import types
 from collections.abc import Generator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from byref_sandbox.state.codes import Unkept
 
 Call = tuple[types.FunctionType, tuple[Any, ...], dict[str, Any]]
+_MOST_OF_A_CYCLE: Final = 10_000
+_OF_SEQUENCES: Final = tuple(map(type, (iter([]), iter(()), iter(range(0)), iter(""), iter("\xe9"))))
+"""Iterators that run no code of a class, and can be copied."""
 
 
 def call_of(generator: types.GeneratorType[Any, Any, Any], space: dict[str, Any]) -> Call | None:
@@ -32,6 +38,17 @@ def call_of(generator: types.GeneratorType[Any, Any, Any], space: dict[str, Any]
     if function is None or function.__globals__ is not space:
         raise Unkept("a generator of a library: make a list of it")
     return function, *_arguments(code, frame.f_locals)
+
+
+def items_of(cycle: Any) -> tuple[list[Any], int]:
+    """Return what an `itertools.cycle` goes through, and how many of these it has given in its first turn."""
+    *source, seen = gc.get_referents(cycle)
+    if source and type(source[0]) not in _OF_SEQUENCES:
+        raise Unkept("an open iterator: make a list of it")
+    ahead = list(itertools.islice(copy.copy(source[0]), _MOST_OF_A_CYCLE)) if source else []
+    if len(seen) + len(ahead) >= _MOST_OF_A_CYCLE:
+        raise Unkept(f"a cycle of {_MOST_OF_A_CYCLE:,} items or more")
+    return ([*seen, *ahead], len(seen)) if source else ([next(cycle) for _ in range(len(seen))], 0)
 
 
 def ended() -> Generator[Any]:
