@@ -42,7 +42,7 @@ def call_of(generator: types.GeneratorType[Any, Any, Any], space: dict[str, Any]
 
 def items_of(cycle: Any) -> tuple[list[Any], int]:
     """Return what an `itertools.cycle` goes through, and how many of these it has given in its first turn."""
-    *source, seen = gc.get_referents(cycle)
+    *source, seen = (one for one in gc.get_referents(cycle) if one is not itertools.cycle)
     if source and type(source[0]) not in _OF_SEQUENCES:
         raise Unkept("an open iterator: make a list of it")
     ahead = list(itertools.islice(copy.copy(source[0]), _MOST_OF_A_CYCLE)) if source else []
