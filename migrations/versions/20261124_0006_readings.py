@@ -23,5 +23,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the column: what was read as a table is text again."""
+    """Drop the column: what was read as a table is text again. Older code cannot read names of nested tables: they go."""
+    op.execute("DELETE FROM byref_variables WHERE substr(path, 1, 1) = '{'")
     op.drop_column("byref_artifacts", "reading")

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from material import page
-from sqlalchemy import Connection, text, update
+from sqlalchemy import Connection, create_engine, text, update
+from sqlalchemy.orm import Session as HostSession
 
 import byref
 from byref import Engine, Policy, Session, SessionGone
 from byref.artifacts import blobs
 from byref.conversation import clearing, lifecycle
+from byref.db import integrity, sums
 from byref.db.tables import ArtifactRow, SessionRow
 
 TABLES = ("ledger", "artifacts", "variables", "names", "runs", "tombstones", "items", "blobs", "frames")
@@ -147,6 +149,57 @@ def test_the_frames_of_a_large_blob_go_a_few_at_a_time(own: Engine, monkeypatch:
     assert session.delete_artifact(artifact)
     assert seen[0] == frames - blobs.DRAIN_FRAMES and seen[-1] == 0 and len(seen) >= frames // blobs.DRAIN_FRAMES
     assert left(own, "acme") == {}
+
+
+@pytest.mark.parametrize("act", ["artifact", "session", "tenant"])
+def test_nothing_is_at_fault_between_two_steps(own: Engine, monkeypatch: pytest.MonkeyPatch, act: str) -> None:
+    session = own.session("chat", tenant="acme")
+    big = session.store_artifact("".join(f"{i} {i * 7919 % 100_003}\n" for i in range(100_000)))
+    session.call("code_interpreter", {"code": "total = 1"}, call_id="c")
+    session.record_usage({"prompt_tokens": 5, "completion_tokens": 1}, request_id="r")
+    session.process(page(300), tool="users", call_id="d")
+    own.database.write(lambda c: sums.keep(c, session._scope.row, 3))
+    for module, name, value in (
+        (clearing, "STEP_SECONDS", 0.0),
+        (clearing, "_ROWS", 1),
+        (blobs, "AT_ONCE_BYTES", 20_000),
+        (blobs, "DRAIN_FRAMES", 1),
+    ):
+        monkeypatch.setattr(module, name, value)
+    real, seen = own.database.write, list[object]()
+
+    def write(work: Any) -> Any:
+        done = real(work)
+        seen.append(byref.db.verify(own.database.engine))
+        return done
+
+    with monkeypatch.context() as patched:
+        patched.setattr(own.database, "write", write)
+        if act == "artifact":
+            assert session.delete_artifact(big)
+        elif act == "session":
+            assert own.delete_session("chat", tenant="acme")
+        else:
+            own.delete_tenant("acme")
+    assert len(seen) > 4 and seen == [[]] * len(seen)
+
+
+def test_a_large_deletion_of_a_hosts_is_no_fault_until_it_is_swept(
+    own: Engine, shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blobs, "AT_ONCE_BYTES", 20_000)
+    artifact = own.session("chat").store_artifact(page(3_000))
+    engine = create_engine(shared_url)
+    with HostSession(engine) as host:
+        assert own.session("chat", db=host).delete_artifact(artifact)
+        host.commit()
+    engine.dispose()
+    report = integrity.examine(shared_url, deep=True)
+    assert report.problems == ()
+    assert (report.figures["retired_blobs"], report.figures["staged_blobs"]) == (1, 0)
+    own.sweep()
+    assert "blobs" not in left(own, "default")
+    assert integrity.examine(shared_url).figures["retired_blobs"] == 0
 
 
 def expired(engine: Engine, session: Session, count: int) -> None:

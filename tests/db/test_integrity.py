@@ -112,7 +112,13 @@ def test_what_byref_wrote_is_in_order(shared_url: str) -> None:
     assert (figures["ledger"], figures["runs"], figures["variables"]) == (11, 3, 8)
     assert figures["blobs"] == 7 and figures["frames"] >= 9
     assert figures["payload_bytes"] > figures["stored_bytes"] > 0
-    assert figures["staged_blobs"] == figures["unused_blobs"] == figures["expired_artifacts"] == 0
+    assert (
+        figures["staged_blobs"]
+        == figures["retired_blobs"]
+        == figures["unused_blobs"]
+        == figures["expired_artifacts"]
+        == 0
+    )
 
 
 LAST = "(SELECT MAX(id) FROM byref_artifacts)"

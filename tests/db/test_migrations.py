@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import StaticPool
 from structure import structure
 
+import byref
 from byref import db
 from byref.db import migrate, revisions
 from byref.db.database import Database
@@ -75,6 +76,21 @@ def test_every_step_can_be_retraced(engine: Engine, revision: str) -> None:
     db.upgrade(engine, revision)
     assert db.current(engine) == revision
     assert structure(engine) == built
+
+
+def test_names_that_older_code_cannot_read_go(shared_url: str) -> None:
+    teams = [{"team": {"members": [{"n": n, "team": team} for n in range(40)]}} for team in range(100)]
+    with byref.Engine(shared_url) as engine:
+        engine.session("s").process({"results": teams}, tool="teams")
+    names = text("SELECT name, substr(path, 1, 1) FROM byref_variables")
+    database = create_engine(shared_url)
+    with database.connect() as connection:
+        before = {tuple(row) for row in connection.execute(names)}
+    assert {path for _, path in before} == {"[", "{"}
+    db.downgrade(database, "0002")
+    with database.connect() as connection:
+        assert {tuple(row) for row in connection.execute(names)} == {row for row in before if row[1] == "["}
+    database.dispose()
 
 
 def test_base_leaves_no_table_of_ours(migrated: Engine) -> None:

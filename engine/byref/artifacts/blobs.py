@@ -291,9 +291,10 @@ def drain(connection: Connection, until: float) -> bool:
     if blob is None:
         return False
     # A few frames for each statement: the caller's time limit is checked between them, and SQLite's writer is not kept for long.
+    # The last frames go first: what is left has no gap.
     while True:
-        some = select(FrameRow.number).where(FrameRow.blob_id == blob).limit(DRAIN_FRAMES)
-        here = FrameRow.blob_id == blob, FrameRow.number.in_(some)
+        some = select(FrameRow.number).where(FrameRow.blob_id == blob).order_by(FrameRow.number.desc())
+        here = FrameRow.blob_id == blob, FrameRow.number.in_(some.limit(DRAIN_FRAMES))
         if connection.execute(delete(FrameRow).where(*here)).rowcount < DRAIN_FRAMES:
             _delete(connection, BlobRow.id == blob)
             return True

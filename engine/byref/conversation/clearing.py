@@ -48,9 +48,9 @@ _NO_NAME: Final = "×" * 300
 """Prefix, before the row id, of a deleted session's name: longer in bytes than any host's id, so that it collides with none."""
 _NAMES: Final = (NameRow, VariableRow, TombstoneRow)
 """Tables whose rows are deleted when a session ends, besides its artifacts."""
-_OF_SESSION: Final = (*_NAMES, LedgerRow, RunRow, CallRow, ProgramRow, AnswerRow, ItemRow)
-"""Tables whose rows are deleted with a session, before its artifacts. This is not left to ON DELETE CASCADE, because a host's
-SQLite connection may not enforce foreign keys."""
+_OF_SESSION: Final = (*_NAMES, RunRow, CallRow, ProgramRow, LedgerRow, AnswerRow, ItemRow)
+"""Tables whose rows are deleted with a session, before its artifacts; those that name a step go before the ledger. This is not
+left to ON DELETE CASCADE, because a host's SQLite connection may not enforce foreign keys."""
 
 Write = Callable[[Callable[[Connection], Any]], Any]
 """Runs work in a transaction, and returns the work's result."""

@@ -35,6 +35,7 @@ from byref.db.payloads import Source, StoredPayload
 from byref.db.revisions import HEAD, REVISIONS
 from byref.db.tables import (
     GRACE,
+    RETIRED,
     AnswerRow,
     ArtifactRow,
     BlobRow,
@@ -171,7 +172,8 @@ def _figures(connection: Connection) -> dict[str, int]:
     figures["ended_sessions"] = count(SessionRow, SessionRow.ended_at.is_not(None))
     figures["kept_artifacts"] = count(ArtifactRow, ArtifactRow.kept)
     figures["expired_artifacts"] = count(ArtifactRow, ArtifactRow.expires_at <= now)
-    figures["staged_blobs"] = count(BlobRow, BlobRow.published_at.is_(None))
+    figures["staged_blobs"] = count(BlobRow, BlobRow.published_at.is_(None), BlobRow.staged_at > RETIRED)
+    figures["retired_blobs"] = count(BlobRow, BlobRow.may_be_unused, BlobRow.staged_at <= RETIRED)
     figures["unused_blobs"] = count(BlobRow, ~exists().where(ArtifactRow.blob_id == BlobRow.id))
     figures["payload_bytes"] = one(select(func.sum(BlobRow.size_bytes)))
     stored = func.coalesce(FrameRow.object_bytes, func.length(FrameRow.data))
@@ -309,6 +311,7 @@ def _bytes(grace: timedelta) -> Iterator[_Check]:
     yield "line numbers", BlobRow, last, "{line_count} lines are not possible"
     unused = select(BlobRow.id, BlobRow.staged_at).where(
         BlobRow.may_be_unused,
+        BlobRow.staged_at > RETIRED,  # the frames of others go step by step: what is left of them is no fault
         BlobRow.staged_at < datetime.now(UTC) - grace,
         ~exists().where(ArtifactRow.blob_id == BlobRow.id),
     )
@@ -396,9 +399,9 @@ def _sessions() -> Iterator[_Check]:
 def _totals(connection: Connection) -> Iterator[Problem]:
     """Compare the totals that sessions keep with the sums of their ledgers."""
     found = 0
-    for session_row, totals, through in connection.execute(
-        select(SessionRow.id, SessionRow.totals, SessionRow.totals_through).where(SessionRow.totals.is_not(None))
-    ).yield_per(MOST):
+    kept = select(SessionRow.id, SessionRow.totals, SessionRow.totals_through)
+    kept = kept.where(SessionRow.totals.is_not(None), ~SessionRow.is_deleted)
+    for session_row, totals, through in connection.execute(kept).yield_per(MOST):
         counted = sums.through(connection, session_row, through)
         try:
             is_right = json.loads(totals or "null") == counted
