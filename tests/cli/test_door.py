@@ -416,6 +416,22 @@ def test_sessions_are_made_by_initialize_alone(tmp_path: Path, kind: str) -> Non
     run(kind, tmp_path, work)
 
 
+@both
+def test_a_client_that_was_cut_off_gets_a_stream(tmp_path: Path, kind: str) -> None:
+    async def work(server: Served) -> None:
+        named = of_session(await server.begin())
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(request(method="GET", Last__Event__ID="1", **named))
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+            assert b" 200 " in head and b"text/event-stream" in head
+            writer.close()
+            assert (await server.send(request(message("ping"), **named))).status == 200
+            await asyncio.sleep(0.3)
+
+    run(kind, tmp_path, work)
+
+
 def test_pipelined_requests_are_answered_one_after_the_other(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)

@@ -114,6 +114,19 @@ def test_the_pages_of_a_session(house: House, tenant: str) -> None:
     assert "compacted the conversation to 900" in texts[6]
 
 
+def test_steps_lead_to_those_beside_them(house: House, tenant: str) -> None:
+    name, token = fill(house, tenant), house.token(tenant, "inspect")
+    first, second, last = look(house, token, *(page("step", session=name, step=n) for n in (1, 2, 7)))
+
+    def beside(answer: httpx.Response) -> dict[str | None, str | None]:
+        found = [attributes for tag, attributes in checked(answer).found if tag == "a" and "rel" in attributes]
+        return {attributes["rel"]: attributes["href"] for attributes in found}
+
+    links = {n: page("step", session=name, step=n) for n in (1, 2, 3, 6)}
+    assert beside(first) == {"next": links[2]} and beside(last) == {"prev": links[6]}
+    assert beside(second) == {"prev": links[1], "next": links[3]}
+
+
 def test_without_the_right_no_content_is_seen(local_house: House, tenant: str) -> None:
     name = fill(local_house, tenant)
     paths = ["", page("session", session=name), *(page("step", session=name, step=n) for n in range(1, 8))]

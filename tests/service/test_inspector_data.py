@@ -13,6 +13,7 @@ from service_kit import House
 from test_inspector import Tags, checked, look, page
 
 from byref import Policy
+from byref.errors import ToolError
 from byref.service import app
 from byref.service.inspector import bigtables, views
 from byref.service.inspector.sight import Sight
@@ -446,6 +447,47 @@ def test_what_expired_is_told(local_house: House, tenant: str) -> None:
     )
     assert "No longer there" in checked(listed).text and "orders" in listed.text
     assert gone.status_code == 404
+
+
+def test_what_is_told_of_an_expired_variable_hides_the_arguments_of_its_call(local_house: House, tenant: str) -> None:
+    """Its cut text may end within a secret: where content is redacted it is not told at all."""
+
+    async def work() -> None:
+        session = await local_house.engine.session("chat", tenant=tenant)
+        rows = [{"id": n, "word": "some words"} for n in range(2_000)]
+        await session.process(rows, tool="rows", arguments={"card": CARD, "more": "x" * 1_950 + CARD})
+        change = f"UPDATE byref_artifacts SET expires_at = datetime('now', '-1 hour') WHERE tenant = '{tenant}'"
+        local_house.engine.database.write(lambda c: c.exec_driver_sql(change))
+
+    local_house.loop.run_until_complete(work())
+    blind, sees = local_house.token(tenant, "inspect"), local_house.token(tenant, "inspect", "content")
+    path, redacting = page("artifact", session="chat", variable="rows"), app(local_house.engine, redact=without_cards)
+    (told,), (hidden,), (redacted,) = (
+        look(local_house, sees, path),
+        look(local_house, blind, path),
+        look(local_house, sees, path, service=redacting),
+    )
+    assert told.status_code == 404 and "Call rows again with" in told.text and CARD in told.text
+    for one in (hidden, redacted):
+        assert one.status_code == 404 and "or none any more" in one.text and CARD[:8] not in one.text
+
+
+def test_why_data_is_not_shown_is_redacted(local_house: House, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(local_house, tenant, ("orders", [{"id": 1}], None), ("note", "one", "text/plain"))
+
+    def fails(*_: object) -> None:
+        raise ToolError(f"there is no key '{CARD}'")
+
+    monkeypatch.setattr(views, "value_of", fails)
+    monkeypatch.setattr(views, "difference", fails)
+    service, token = app(local_house.engine, redact=without_cards), local_house.token(tenant, "inspect", "content")
+    about = {"session": "chat", "artifact": "orders"}
+    not_shown, refused = look(
+        local_house, token, page("artifact", **about), page("diff", **about, **{"with": "note"}), service=service
+    )
+    assert (not_shown.status_code, refused.status_code) == (200, 422)
+    for one in (not_shown, refused):
+        assert "no key" in one.text and "[card number]" in one.text and CARD not in one.text
 
 
 @pytest.mark.slow

@@ -46,6 +46,7 @@ MAX_INITIALIZE_VALUES = 10_000
 
 _SESSION_ID = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
+_LAST_EVENT = b"last-event-id"
 _ONCE = ("authorization", "content-type", "origin", _SESSION_ID, SESSION_HEADER)
 BY_REFERENCE = 'data that a tool returned before goes by reference instead, "$name" or {"$var": "name"}'
 RETRY = "10"
@@ -353,9 +354,12 @@ class Door:
 
 
 def _inside(scope: Scope, user: AuthenticatedUser | None) -> Scope:
-    """Return the request's scope in the one spelling that the SDK accepts, where the door accepts several."""
+    """Return the request's scope in the one spelling that the SDK accepts, where the door accepts several.
+
+    It has no `Last-Event-ID`: no events are stored, and the SDK fails where it is asked to send such ones again.
+    """
     kind = (b"content-type", b"application/json")
-    headers = [kind if header[0] == kind[0] else header for header in scope["headers"]]
+    headers = [kind if name == kind[0] else (name, value) for name, value in scope["headers"] if name != _LAST_EVENT]
     return {**scope, "path": PATH, "headers": headers, **({} if user is None else {"user": user})}
 
 

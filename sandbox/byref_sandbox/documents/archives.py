@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -45,13 +46,13 @@ def read_zip(data: bytes, room: Room, level: int, read: Read) -> Iterator[wire.F
     room.check_declared(archive)
     if not members:
         raise NotATable("the archive is empty")
-    names = [info.filename for info in members]
+    names = Counter(info.filename for info in members)
     for number, info in enumerate(members):
         if number >= MAX_MEMBERS:
             yield wire.LeftOut(info.filename, f"one of {len(members):,} members, of which {MAX_MEMBERS:,} are read")
             return
         name = info.filename.encode("utf-8", "backslashreplace").decode()
-        if names.count(info.filename) > 1 if len(names) < 100 else False:
+        if names[info.filename] > 1:
             yield wire.LeftOut(name, "several members of the archive have this name")
             continue
         if name.startswith("__MACOSX/"):

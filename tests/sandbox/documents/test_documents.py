@@ -548,6 +548,17 @@ def test_mappings_of_yaml_have_what_they_merge(reader: Sandbox) -> None:
     ]
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("others", [1, 200])
+def test_members_of_one_name_are_left_out_however_many_there_are(reader: Sandbox, others: int) -> None:
+    members = [(f"{number}.csv", "a,b\n1,2\n") for number in range(others)]
+    found = reader.tables(zipped(*members, ("twice.csv", "a,b\n3,4\n"), ("twice.csv", "a,b\n5,6\n")))
+    assert [part.source for part in found.members] == [name for name, _ in members]
+    assert [(part.place, part.reason) for part in found.left_out] == [
+        ("twice.csv", "several members of the archive have this name")
+    ] * 2
+
+
 def test_what_is_in_archives_is_told_by_where_it_was(reader: Sandbox) -> None:
     inner = zipped(("deep.xml", "<r><x>1</x><x>2</x></r>"))
     found = reader.tables(

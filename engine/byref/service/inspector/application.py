@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -87,7 +88,7 @@ class Inspector:
         if made is LIVE:
             after, row = look.number("after", 0), look.scope.row
             return live.stream(self._engine.database, grant.tenant, row, after, HEADERS, self._stopping)
-        found = await asyncio.to_thread(made.make, look)
+        found = await asyncio.to_thread(_found, made, look)
         if isinstance(found, Artifact):
             return await transfers.download(found, request)
         if isinstance(found, Image):
@@ -144,6 +145,18 @@ class Inspector:
         values = {"nonce": nonce, "door": self._door, "problem": details, "look": None, "path": ""}
         headers = _headers(nonce) | what.headers
         return Response(rendering.page("problem", values), details.status, headers, "text/html; charset=utf-8")
+
+
+def _found(made: Made, look: Look) -> Page | Artifact | Image:
+    """Return what a page shows; why it cannot be shown is redacted, for it may quote what was said and stored."""
+    try:
+        return made.make(look)
+    except Exception as error:
+        if look.sight.redact is None:
+            raise
+        what = problem(error)
+        what.details = msgspec.structs.replace(what.details, detail=look.sight.name(what.details.detail))
+        raise what from error
 
 
 HEADERS = {

@@ -101,7 +101,7 @@ def artifact(look: Look) -> Page:
         try:
             values |= _view(look, found.readable, path, values["shape"])
         except ToolError as error:
-            values["not_shown"] = str(error)
+            values["not_shown"] = look.sight.name(str(error))
     return Page("artifact", values)
 
 
@@ -158,7 +158,9 @@ def _variable(look: Look) -> Variable | None:
     try:
         return look.of.variable(name)
     except ConfigurationError as error:
-        raise not_found(str(error)) from error
+        # What is said of an expired one quotes the arguments of its call, cut where a secret may have its middle.
+        gone = f"no variable {name[:100]!r} in session {look.of.id!r}, or none any more"
+        raise not_found(str(error) if look.sight.has_bytes else gone) from error
 
 
 def _view(look: Look, found: Artifact, path: Sequence[Any], shape: object) -> dict[str, Any]:

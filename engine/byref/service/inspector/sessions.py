@@ -200,12 +200,12 @@ def step(look: Look) -> Page:
         kept = store.by_row_ids(connection, scope.source, scope.row, replay.artifact_rows(entry))
         calls = journal.of_steps(connection, scope.row, [number]).get(number, [])
         resolved = _resolutions(connection, scope.row, entry) if entry.kind == "output" else []
-        return entry, kept, calls, resolved
+        return entry, kept, calls, resolved, _beside(connection, scope.row, number)
 
     found = look.read(work)
     if found is None:
         raise not_found(f"there is no step {number} in session {of.id!r}")
-    entry, kept, calls, resolved = found
+    entry, kept, calls, resolved, (before, behind) = found
     original = replay.original_of(entry, kept) if entry.kind == "output" else None
     parts = original if isinstance(original, list) else [original]
     envelope = replay.replayed(scope, entry, entry.tool or "").envelope if entry.kind == "output" else None
@@ -221,8 +221,18 @@ def step(look: Look) -> Page:
         "values": _values(look, entry) if entry.kind == "resolution" else None,
         "instructions": look.sight.text(entry.detail.get("instructions")),
         "detail": look.sight.text(in_json(dict(entry.detail))),
+        "before": before,
+        "behind": behind,
     }
     return Page("step", values)
+
+
+def _beside(connection: Connection, session_row: int, number: int) -> tuple[int | None, int | None]:
+    """Return the steps before and behind one, as far as there are some."""
+    mine, step = LedgerRow.session_id == session_row, LedgerRow.step
+    before = select(func.max(step)).where(mine, step < number)
+    behind = select(func.min(step)).where(mine, step > number)
+    return connection.execute(before).scalar_one(), connection.execute(behind).scalar_one()
 
 
 def _resolutions(connection: Connection, session_row: int, entry: Entry) -> list[Entry]:
