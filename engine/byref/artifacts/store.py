@@ -44,6 +44,8 @@ from byref_sandbox import EXACT, jsontext, tabletext
 PREVIEW_CHARS = 200
 MAX_FILES_LOOKED_AT = 500
 """Number of the newest files written by code among which those given to a run are chosen."""
+MAX_SCHEMA_BYTES = 64 << 20
+"""Most bytes of a schema that are unpacked: of a damaged one they might be any number."""
 MANY = 500
 """Most parameters of one statement, which every database accepts; longer lists are split."""
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -190,10 +192,9 @@ class Artifact:
         if self.packed_schema is None:
             return None
         try:
-            schema: dict[str, Any] = json.loads(zstandard.ZstdDecompressor().decompress(self.packed_schema))
-        except (zstandard.ZstdError, ValueError) as error:
+            return unpack_schema(self.packed_schema)
+        except ValueError as error:
             raise ArtifactMissing(f"the schema of {self.id} is damaged: {error}") from None
-        return schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,19 @@ def decode_text(data: bytes) -> str:
 def pack_schema(schema: object) -> bytes:
     """Return a JSON Schema in its stored form, compressed."""
     return zstandard.ZstdCompressor(level=3).compress(json.dumps(schema, separators=(",", ":")).encode())
+
+
+def unpack_schema(packed: bytes) -> dict[str, Any]:
+    """Return a JSON Schema from its stored form; ValueError if that is damaged."""
+    try:
+        if zstandard.frame_content_size(packed) > MAX_SCHEMA_BYTES:  # zstandard allocates the size in the header
+            raise ValueError("it is too large")
+        schema = json.loads(zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_SCHEMA_BYTES))
+    except (zstandard.ZstdError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(schema, dict):
+        raise ValueError("it is no object")
+    return schema
 
 
 def new_id(*, as_uuid: bool = False) -> str:

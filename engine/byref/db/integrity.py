@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from byref.artifacts.store import unpack_schema
 from byref.db import sums
 from byref.db.database import Database
 from byref.db.discards import drafts, strays
@@ -512,12 +513,27 @@ def _damage(database: Database, objects: BlobStore | None, *, deep: bool) -> Ite
         if len(blobs) < BATCH:
             break
         after = blobs[-1].id
+    if deep:
+        yield from database.read(lambda c: list(_schemas(c)))
     after = 0
     while names := database.read(lambda c, after=after: _names_behind(c, after)):  # type: ignore[misc]
         for name in names:
             if (damage := _damage_of_name(name)) is not None:
                 yield Problem("damaged value", "byref_names", f"id {name.id}", f"{name.name}: {damage}")
         after = names[-1].id
+
+
+def _schemas(connection: Connection) -> Iterator[Problem]:
+    """Unpack what was learned of tools, and the schemas of artifacts."""
+    for table, column in ((SchemaRow, SchemaRow.data), (ArtifactRow, ArtifactRow.json_schema)):
+        found = 0
+        for row_id, packed in connection.execute(select(table.id, column).where(column.is_not(None))).yield_per(BATCH):
+            try:
+                unpack_schema(bytes(packed))
+            except ValueError as error:
+                if found < MOST:
+                    found += 1
+                    yield Problem("damaged schema", table.__tablename__, f"id {row_id}", str(error))
 
 
 def _names_behind(connection: Connection, after: int) -> list[Any]:
