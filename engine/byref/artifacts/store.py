@@ -40,6 +40,7 @@ from byref.db.tables import CAME, IS_FILE, WAS_MADE, ArtifactRow, BlobRow
 from byref.errors import ArtifactMissing, ToolError
 from byref.stores.frames import line_count
 from byref_sandbox import EXACT, jsontext, tabletext
+from byref_sandbox.values import files
 
 PREVIEW_CHARS = 200
 MAX_FILES_LOOKED_AT = 500
@@ -162,7 +163,12 @@ class Artifact:
                 raise ArtifactMissing(f"artifact {self.id}: {error}") from None
         if self.is_binary:
             return data
-        return jsontext.decode(data) if self.kind == "json" else decode_text(data)
+        if self.kind != "json":
+            return decode_text(data)
+        try:
+            return jsontext.decode(data)
+        except jsontext.NotJSON as error:
+            raise ArtifactMissing(f"artifact {self.id} is said to be JSON, and is none: {error}") from None
 
     @property
     def text(self) -> str:
@@ -462,6 +468,8 @@ def files_of_runs(
     """
     newest: dict[str, tuple[int, int]] = {}
     for row_id, name, size in connection.execute(_FILES, _now_of(session_row)):
+        if not files.is_name(str(name)):  # a damaged row's
+            continue
         newest.setdefault(str(name), (row_id, size))
     chosen: dict[str, int] = {}
     for name in sorted(newest, key=lambda name: name.rpartition("/")[2] not in text):  # stable: newest first
@@ -500,6 +508,7 @@ def older(
     return _page(connection, source, session_row, _OLDER.limit(limit), before, 2**63 - 1)
 
 
+NO_SHAPE: Final = "unknown (its description is damaged)"
 UNREADABLE: Final = "text (how its tables are read is damaged)"
 """The shape of a text whose tables cannot be read any more; the text itself can."""
 
@@ -522,6 +531,17 @@ def _by_key(connection: Connection, source: Source, session_row: int, rows: Mapp
     return {key: artifacts[row] for key, row in rows.items() if row in artifacts}
 
 
+def shape_in(column: str, kind: str) -> str | dict[str, Any]:
+    """Return the shape of an artifact's row; of a damaged column, words that say so, or that it is text, which needs no other."""
+    try:
+        match json.loads(column):
+            case str() | dict() as shape:
+                return shape
+    except (ValueError, RecursionError):
+        pass
+    return "text" if kind == "text" else NO_SHAPE
+
+
 def _read_as(column: str) -> tuple[Any, str]:
     """Return the shape of the tables in a text, and how they are read. Of a damaged column, that is nothing that can be read."""
     try:
@@ -534,7 +554,7 @@ def _read_as(column: str) -> tuple[Any, str]:
 
 
 def _artifact(row: Any, source: Source) -> Artifact:
-    shape, reading = json.loads(row.shape), None
+    shape, reading = shape_in(row.shape, row.kind), None
     if row.reading is not None:
         shape, reading = _read_as(row.reading)
     used = source.follow(row.id, row.ttl_seconds, row.expires_at) if source.follow else None

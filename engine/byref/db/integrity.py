@@ -480,6 +480,20 @@ def _json(connection: Connection) -> Iterator[Problem]:
             if not is_good and found < MOST:
                 found += 1
                 yield Problem("JSON", table.__tablename__, f"id {row_id}", f"{column.key} is no array of strings")
+    described: Any = ((ArtifactRow, ArtifactRow.shape, (str, dict)), (LedgerRow, LedgerRow.detail, (dict,)))
+    for described_by, text_of, kinds in described:
+        found = 0
+        for row_id, text in connection.execute(select(described_by.id, text_of)).yield_per(MOST):
+            if not _is_one_of(text, kinds) and found < MOST:
+                found += 1
+                yield Problem("JSON", described_by.__tablename__, f"id {row_id}", f"{text_of.key} is damaged")
+
+
+def _is_one_of(text: str, kinds: tuple[type, ...]) -> bool:
+    try:
+        return isinstance(json.loads(text), kinds)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_step(value: object) -> bool:
@@ -529,7 +543,7 @@ def _schemas(connection: Connection) -> Iterator[Problem]:
         found = 0
         for row_id, packed in connection.execute(select(table.id, column).where(column.is_not(None))).yield_per(BATCH):
             try:
-                unpack_schema(bytes(packed))
+                unpack_schema(packed or b"")
             except ValueError as error:
                 if found < MOST:
                     found += 1
