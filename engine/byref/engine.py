@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -20,6 +21,7 @@ from sqlalchemy import Connection
 from byref.accounting.models import ModelInfo, Models
 from byref.accounting.telemetry import Telemetry
 from byref.accounting.tokens import SampledCounter, TokenCounter
+from byref.artifacts.background import Background
 from byref.artifacts.learning import Learning, learned
 from byref.artifacts.uses import Uses
 from byref.calling import approvals
@@ -402,17 +404,12 @@ class Engine:
 
         After this, every call of the engine and of its sessions that needs the database raises ConfigurationError.
         """
-        try:
-            self._uses.close()
-        except ByrefError:
-            logger.warning("byref could not write down what was used last", exc_info=True)
-        try:
-            self._learning.close()
-        except ByrefError:
-            logger.warning("byref could not write down what it has learned of tools", exc_info=True)
-        if self._own_sandbox and self._sandbox is not None:
-            self._sandbox.close()
-        self._database.close(for_good=True)
+        with ExitStack() as last_first:  # each of them is called, whatever another raises
+            last_first.callback(self._database.close, for_good=True)
+            if self._own_sandbox and self._sandbox is not None:
+                last_first.callback(self._sandbox.close)
+            last_first.callback(_closed, self._learning, "what it has learned of tools")
+            last_first.callback(_closed, self._uses, "what was used last")
 
     def _open(
         self,
@@ -506,6 +503,13 @@ class Engine:
             raise StorageFailure(
                 f"{done}, but not all of its objects in the store {name!r}: `sweep` deletes those that are left ({error})"
             ) from error
+
+
+def _closed(background: Background, what: str) -> None:
+    try:
+        background.close()
+    except ByrefError:
+        logger.warning("byref could not write down %s", what, exc_info=True)
 
 
 def _checked(given: Iterable[object]) -> tuple[Function, ...]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from json_values import EVERYDAY
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from byref import ConfigurationError, Engine, Function, Policy, Session, ToolPolicy, db
 from byref.artifacts import learning
@@ -72,6 +73,46 @@ def test_what_a_tool_returns_is_learned_from_outputs_and_from_calls(engine: Engi
     assert engine.tool_schema("get_orders", tenant=f"{tenant}-") is None
     engine.delete_tenant(tenant)
     assert engine.tool_schema("get_orders", tenant=tenant) is None
+
+
+FORGED = b"\x28\xb5\x2f\xfd\xe0" + (1 << 40).to_bytes(8, "little") + b"\x01\x00\x00"
+"""A frame of zstandard that says it holds a tebibyte."""
+
+
+@written
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"!" + data[1:], lambda data: FORGED])
+def test_a_damaged_schema_counts_as_not_learned(
+    engine: Engine, tenant: str, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    def get_orders():  # type: ignore[no-untyped-def]
+        """Orders."""
+        return ORDERS
+
+    engine.session("one", tenant=tenant).process(ORDERS, tool="get_orders")
+    assert engine.tool_schema("get_orders", tenant=tenant) is not None
+    with engine.database.engine.begin() as connection:
+        mine = SchemaRow.tenant == tenant
+        data = connection.execute(select(SchemaRow.data).where(mine)).scalar_one()
+        connection.execute(update(SchemaRow).where(mine).values(data=damage(data)))
+    assert any(problem.check == "damaged schema" for problem in db.verify(engine.database.engine, deep=True))
+    session = engine.session("two", tenant=tenant, functions=[get_orders])
+    assert "get_orders() " in described(session) and "the tool 'get_orders' returns" in caplog.text
+    engine._learning._known.clear()  # as in another process
+    session.process(ORDERS, tool="get_orders")
+    assert engine.tool_schema("get_orders", tenant=tenant) is not None
+
+
+def test_an_engine_closes_its_database_whatever_its_other_parts_raise(sqlite_url: str) -> None:
+    engine = Engine(sqlite_url)
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    engine._learning.close = engine._uses.close = fail  # type: ignore[method-assign]
+    with pytest.raises(ZeroDivisionError):
+        engine.close()
+    with pytest.raises(ConfigurationError):
+        engine.session("one")
 
 
 @written

@@ -563,11 +563,20 @@ def cut_arguments(arguments: object) -> str | None:
 _AS_STORED = [one.name for one in fields(Entry) if one.name not in ("cost", "detail", "artifact_row", "at")]
 
 
+def _detail_in(column: str) -> Mapping[str, Any]:
+    """Return the detail of a step; of a damaged column, none."""
+    try:
+        detail = json.loads(column)
+    except (ValueError, RecursionError):
+        return {}
+    return detail if isinstance(detail, dict) else {}
+
+
 def _entry(row: Any) -> Entry:
     return Entry(
         **{name: getattr(row, name) for name in _AS_STORED},
         cost=None if row.cost_nanos is None else Decimal(row.cost_nanos) / NANOS,
-        detail=json.loads(row.detail),
+        detail=_detail_in(row.detail),
         artifact_row=row.artifact_id,
         at=row.created_at,
     )

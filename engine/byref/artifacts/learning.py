@@ -22,7 +22,7 @@ from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.compiler import DDLCompiler
 
 from byref.artifacts.background import Background
-from byref.artifacts.store import pack_schema
+from byref.artifacts.store import pack_schema, unpack_schema
 from byref.db.tables import SchemaRow, SessionRow
 
 logger = logging.getLogger("byref")
@@ -225,11 +225,20 @@ def _is_name(tool: str) -> bool:
 def _newest(
     connection: Connection, tenant: str, tools: Collection[str], through: int | None
 ) -> dict[str, tuple[dict[str, Any], int]]:
+    """Return the newest schemas of tools, and of how many outputs they are. One that is damaged counts as not learned."""
     ids = select(func.max(SchemaRow.id)).where(SchemaRow.tenant == tenant, SchemaRow.tool.in_(filter(_is_name, tools)))
     if through is not None:
         ids = ids.where(SchemaRow.id <= through)
     found = connection.execute(select(SchemaRow).where(SchemaRow.id.in_(ids.group_by(SchemaRow.tool)))).mappings()
-    return {row["tool"]: (unpacked(row["data"]), row["outputs"]) for row in found}
+    newest = {}
+    for row in found:
+        try:
+            newest[row["tool"]] = unpack_schema(row["data"]), row["outputs"]
+        except ValueError as error:
+            logger.warning(
+                "byref has to learn anew what the tool %r returns: row %d is damaged: %s", row["tool"], row["id"], error
+            )
+    return newest
 
 
 def learned(
@@ -237,9 +246,3 @@ def learned(
 ) -> Mapping[str, dict[str, Any]]:
     """Return the schemas of what tools return to a tenant, by tool; `through` is the newest row that is looked at."""
     return {tool: schema for tool, (schema, _) in _newest(connection, tenant, tools, through).items()}
-
-
-def unpacked(packed: bytes) -> dict[str, Any]:
-    """Return a schema that is stored."""
-    schema: dict[str, Any] = json.loads(zstandard.ZstdDecompressor().decompress(packed))
-    return schema

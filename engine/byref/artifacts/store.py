@@ -40,10 +40,13 @@ from byref.db.tables import CAME, IS_FILE, WAS_MADE, ArtifactRow, BlobRow
 from byref.errors import ArtifactMissing, ToolError
 from byref.stores.frames import line_count
 from byref_sandbox import EXACT, jsontext, tabletext
+from byref_sandbox.values import files
 
 PREVIEW_CHARS = 200
 MAX_FILES_LOOKED_AT = 500
 """Number of the newest files written by code among which those given to a run are chosen."""
+MAX_SCHEMA_BYTES = 64 << 20
+"""Most bytes of a schema that are unpacked: of a damaged one they might be any number."""
 MANY = 500
 """Most parameters of one statement, which every database accepts; longer lists are split."""
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -160,7 +163,12 @@ class Artifact:
                 raise ArtifactMissing(f"artifact {self.id}: {error}") from None
         if self.is_binary:
             return data
-        return jsontext.decode(data) if self.kind == "json" else decode_text(data)
+        if self.kind != "json":
+            return decode_text(data)
+        try:
+            return jsontext.decode(data)
+        except jsontext.NotJSON as error:
+            raise ArtifactMissing(f"artifact {self.id} is said to be JSON, and is none: {error}") from None
 
     @property
     def text(self) -> str:
@@ -190,10 +198,9 @@ class Artifact:
         if self.packed_schema is None:
             return None
         try:
-            schema: dict[str, Any] = json.loads(zstandard.ZstdDecompressor().decompress(self.packed_schema))
-        except (zstandard.ZstdError, ValueError) as error:
+            return unpack_schema(self.packed_schema)
+        except ValueError as error:
             raise ArtifactMissing(f"the schema of {self.id} is damaged: {error}") from None
-        return schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +256,19 @@ def decode_text(data: bytes) -> str:
 def pack_schema(schema: object) -> bytes:
     """Return a JSON Schema in its stored form, compressed."""
     return zstandard.ZstdCompressor(level=3).compress(json.dumps(schema, separators=(",", ":")).encode())
+
+
+def unpack_schema(packed: bytes) -> dict[str, Any]:
+    """Return a JSON Schema from its stored form; ValueError if that is damaged."""
+    try:
+        if zstandard.frame_content_size(packed) > MAX_SCHEMA_BYTES:  # zstandard allocates the size in the header
+            raise ValueError("it is too large")
+        schema = json.loads(zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_SCHEMA_BYTES))
+    except (zstandard.ZstdError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(schema, dict):
+        raise ValueError("it is no object")
+    return schema
 
 
 def new_id(*, as_uuid: bool = False) -> str:
@@ -448,6 +468,8 @@ def files_of_runs(
     """
     newest: dict[str, tuple[int, int]] = {}
     for row_id, name, size in connection.execute(_FILES, _now_of(session_row)):
+        if not files.is_name(str(name)):  # a damaged row's
+            continue
         newest.setdefault(str(name), (row_id, size))
     chosen: dict[str, int] = {}
     for name in sorted(newest, key=lambda name: name.rpartition("/")[2] not in text):  # stable: newest first
@@ -486,6 +508,7 @@ def older(
     return _page(connection, source, session_row, _OLDER.limit(limit), before, 2**63 - 1)
 
 
+NO_SHAPE: Final = "unknown (its description is damaged)"
 UNREADABLE: Final = "text (how its tables are read is damaged)"
 """The shape of a text whose tables cannot be read any more; the text itself can."""
 
@@ -508,6 +531,17 @@ def _by_key(connection: Connection, source: Source, session_row: int, rows: Mapp
     return {key: artifacts[row] for key, row in rows.items() if row in artifacts}
 
 
+def shape_in(column: str, kind: str) -> str | dict[str, Any]:
+    """Return the shape of an artifact's row; of a damaged column, words that say so, or that it is text, which needs no other."""
+    try:
+        match json.loads(column):
+            case str() | dict() as shape:
+                return shape
+    except (ValueError, RecursionError):
+        pass
+    return "text" if kind == "text" else NO_SHAPE
+
+
 def _read_as(column: str) -> tuple[Any, str]:
     """Return the shape of the tables in a text, and how they are read. Of a damaged column, that is nothing that can be read."""
     try:
@@ -520,7 +554,7 @@ def _read_as(column: str) -> tuple[Any, str]:
 
 
 def _artifact(row: Any, source: Source) -> Artifact:
-    shape, reading = json.loads(row.shape), None
+    shape, reading = shape_in(row.shape, row.kind), None
     if row.reading is not None:
         shape, reading = _read_as(row.reading)
     used = source.follow(row.id, row.ttl_seconds, row.expires_at) if source.follow else None

@@ -29,6 +29,8 @@ SHORTEST_WAIT = 0.01
 """Fewest seconds that a use waits, however short artifacts live."""
 LONGEST_PAUSE = 30.0
 """Most seconds before a failed write is tried again; the pause begins at `SHORTEST_WAIT` and doubles each time."""
+LONGEST_LIFE = 36_500 * 86_400.0
+"""Most seconds by which a use postpones the expiry: a damaged row may have a time to live that no date is as far as."""
 MOST_NOTED = 100_000
 """Most artifacts whose uses can wait to be written. Uses of further ones are not noted; their next read tries again."""
 
@@ -127,7 +129,7 @@ def _put_off(connection: Connection, used: dict[int, float]) -> set[int]:
     locked: set[int] = set()
     for seconds in set(used.values()):
         rows = [row for row, its in used.items() if its == seconds]
-        until = now + timedelta(seconds=seconds)
+        until = now + timedelta(seconds=min(max(0.0, seconds), LONGEST_LIFE))
         # Never shorten a life, if another machine's clock is ahead. The time to live is compared because a row id reused
         # after a rollback may belong to another artifact.
         due = (

@@ -29,7 +29,7 @@ from byref.describe.shape import MORE, kind_of
 from byref.describe.tables import Table
 from byref.errors import ArtifactMissing
 from byref_sandbox import Every
-from byref_sandbox.values.data import at_path
+from byref_sandbox.values.data import Unusable, at_path
 from byref_sandbox.values.gathering import unlike
 
 NAME_CHARS = 64
@@ -82,8 +82,10 @@ class Variable:
 
     def value(self) -> object:
         """Return the data; each call reads and parses it anew."""
-        # The path was walked when it was bound, and artifacts never change.
-        return at_path(self.artifact.parsed, self.path)
+        try:
+            return at_path(self.artifact.parsed, self.path)
+        except Unusable as error:  # it was walked when it was bound, and artifacts never change: so the row is damaged
+            raise ArtifactMissing(f"the path of the variable {self.name!r} is damaged: {error}") from None
 
 
 class Named(NamedTuple):

@@ -88,7 +88,7 @@ def _described(artifact: listing.Unbound, tools: Mapping[int, str]) -> str:
     """Describe an artifact in a line, with its id if its name is missing, too long or not printable."""
     name = artifact.name
     called = name if name and len(name) <= _NAME_CHARS and name.isprintable() else artifact.id
-    shape = json.loads(artifact.shape)
+    shape = store.shape_in(artifact.shape, "")
     words = shape if isinstance(shape, str) else encodable(json.dumps(shape, ensure_ascii=False, separators=(",", ":")))
     step = artifact.step
     origin = f", of {_cut(tools[step])} (step {step})" if step is not None and step in tools else ""

@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from byref.artifacts.store import unpack_schema
 from byref.db import sums
 from byref.db.database import Database
 from byref.db.discards import drafts, strays
@@ -482,6 +483,20 @@ def _json(connection: Connection) -> Iterator[Problem]:
             if not is_good and found < MOST:
                 found += 1
                 yield Problem("JSON", table.__tablename__, f"id {row_id}", f"{column.key} is no array of strings")
+    described: Any = ((ArtifactRow, ArtifactRow.shape, (str, dict)), (LedgerRow, LedgerRow.detail, (dict,)))
+    for described_by, text_of, kinds in described:
+        found = 0
+        for row_id, text in connection.execute(select(described_by.id, text_of)).yield_per(MOST):
+            if not _is_one_of(text, kinds) and found < MOST:
+                found += 1
+                yield Problem("JSON", described_by.__tablename__, f"id {row_id}", f"{text_of.key} is damaged")
+
+
+def _is_one_of(text: str, kinds: tuple[type, ...]) -> bool:
+    try:
+        return isinstance(json.loads(text), kinds)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_step(value: object) -> bool:
@@ -515,12 +530,27 @@ def _damage(database: Database, objects: BlobStore | None, *, deep: bool) -> Ite
         if len(blobs) < BATCH:
             break
         after = blobs[-1].id
+    if deep:
+        yield from database.read(lambda c: list(_schemas(c)))
     after = 0
     while names := database.read(lambda c, after=after: _names_behind(c, after)):  # type: ignore[misc]
         for name in names:
             if (damage := _damage_of_name(name)) is not None:
                 yield Problem("damaged value", "byref_names", f"id {name.id}", f"{name.name}: {damage}")
         after = names[-1].id
+
+
+def _schemas(connection: Connection) -> Iterator[Problem]:
+    """Unpack what was learned of tools, and the schemas of artifacts."""
+    for table, column in ((SchemaRow, SchemaRow.data), (ArtifactRow, ArtifactRow.json_schema)):
+        found = 0
+        for row_id, packed in connection.execute(select(table.id, column).where(column.is_not(None))).yield_per(BATCH):
+            try:
+                unpack_schema(packed or b"")
+            except ValueError as error:
+                if found < MOST:
+                    found += 1
+                    yield Problem("damaged schema", table.__tablename__, f"id {row_id}", str(error))
 
 
 def _names_behind(connection: Connection, after: int) -> list[Any]:

@@ -77,8 +77,19 @@ def keep(connection: Connection, session_row: int, last: int) -> bool:
 
 def _with_those_since(connection: Connection, session_row: int, known: Any, upto: int) -> dict[str, Any]:
     """Return the kept sums plus the steps since, up to the step `upto`."""
-    kept = json.loads(known.totals or "{}")
+    kept = _kept(known.totals or "{}")
+    if kept is None:
+        kept = through(connection, session_row, known.totals_through)
     return _added(connection, session_row, {**_NO_SUMS, **kept}, known.totals_through, upto)
+
+
+def _kept(totals: str) -> dict[str, Any] | None:
+    """Return the kept sums; None if they are damaged, so that the steps have to be counted anew."""
+    try:
+        kept = json.loads(totals)
+    except (ValueError, RecursionError):
+        return None
+    return kept if isinstance(kept, dict) else None
 
 
 def through(connection: Connection, session_row: int, last: int) -> dict[str, Any]:

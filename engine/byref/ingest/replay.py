@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Connection
@@ -67,9 +68,12 @@ def replayed(scope: Scope, entry: ledger.Entry, tool: str) -> Result:
 
 
 def content_of(entry: ledger.Entry) -> str | list[Any]:
-    """Return the content that the model read; as blocks if it was given as blocks."""
+    """Return the content that the model read; as blocks if it was given as blocks, and as their text if that is damaged."""
     content = entry.content or ""
-    return formats.from_json(content) if "blocks" in entry.detail else content
+    if "blocks" in entry.detail:
+        with suppress(ValueError, TypeError):
+            return formats.from_json(content)
+    return content
 
 
 def artifact_rows(entry: ledger.Entry) -> list[int]:
