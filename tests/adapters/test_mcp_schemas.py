@@ -34,7 +34,15 @@ def test_every_argument_takes_a_reference_and_says_what_it_said() -> None:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
     assert schema["properties"]["n"]["description"] == "how many" and schema["properties"]["n"]["default"] == 4
-    assert schema["properties"]["u"]["title"] == "U" and len(schema["properties"]["u"]["anyOf"]) == 3
+    assert schema["properties"]["u"]["title"] == "U" and len(schema["properties"]["u"]["anyOf"]) == 4
+
+
+def test_no_reference_has_a_list_of_types_which_some_clients_cannot_read() -> None:
+    schema = with_references(tool({"ids": {"type": "array"}, "u": {"anyOf": [{"type": "string"}, {"type": "null"}]}}))
+    kinds = {
+        name: [one["type"] for one in member["anyOf"]] for name, member in schema["inputSchema"]["properties"].items()
+    }
+    assert kinds == {"ids": ["array", "string", "object"], "u": ["string", "null", "string", "object"]}
 
 
 @pytest.mark.parametrize(

@@ -214,6 +214,18 @@ def test_a_big_output_comes_back_by_reference_and_all_of_it_can_be_worked_on(fol
     assert len(changes) == (1 if mode == "legacy" else 0)  # unasked notices are of the older protocols
 
 
+def test_links_may_be_left_out_for_clients_that_refuse_them(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with over_stdio(tmp_path, "--no-links") as client:
+            put_in = await put(client)
+            ran = await client.call_tool("store_artifact", {"value": "$users", "name": "kept"})
+            assert not ran.is_error
+            assert [block.type for result in (put_in, ran) for block in result.content] == ["text", "text"]
+            assert len((await client.list_resources()).resources) == 2
+
+    asyncio.run(main())
+
+
 def test_a_session_goes_on_in_another_process_if_it_is_named(folder: Path) -> None:
     async def main() -> None:
         async with over_stdio(folder, "--session", "project") as client:

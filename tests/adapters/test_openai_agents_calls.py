@@ -90,7 +90,7 @@ def test_other_schemas_allow_references_as_objects_and_a_policy_may_forbid_them(
         return str(len(filters))
 
     shown: Any = Byref(engine, session="loose").wrapped(find)[0]
-    assert shown.params_json_schema["properties"]["filters"]["anyOf"][1]["required"] == ["$var"]
+    assert shown.params_json_schema["properties"]["filters"]["anyOf"][2]["required"] == ["$var"]
     policy = Policy(per_tool={"find": {"references": False}})
     plain: Any = Byref(engine, session="loose", policy=policy).wrapped(find)[0]
     assert (plain.params_json_schema, plain.description) == (find.params_json_schema, find.description)

@@ -85,6 +85,7 @@ def test_the_form_of_clients_is_understood(monkeypatch: pytest.MonkeyPatch) -> N
         ({"mcpServers": {"s": STDIO}, "byref": {"functions": {"tools": [1]}}}, "tools"),
         ({"mcpServers": {"s": STDIO}, "byref": {"tools_tokens": -1}}, "tools_tokens"),
         ({"mcpServers": {"s": STDIO}, "byref": {"tools_tokens": True}}, "tools_tokens"),
+        ({"mcpServers": {"s": STDIO}, "byref": {"links": "no"}}, "links"),
         ({"mcpServers": {"s": STDIO}, "byref": {"tools_tokens": 5, "functions": False}}, "tools_tokens"),
     ],
 )
@@ -123,8 +124,9 @@ def test_tools_are_functions_of_code_if_the_configuration_says_so() -> None:
 
 def test_the_policy_is_of_the_configuration() -> None:
     config = parse_config(
-        {"mcpServers": {"s": STDIO}, "byref": {"policy": {"max_result_tokens": 99}, "call_timeout": 5}}
+        {"mcpServers": {"s": STDIO}, "byref": {"policy": {"max_result_tokens": 99}, "call_timeout": 5, "links": False}}
     )
+    assert not config.links
     assert config.policy.max_result_tokens == 99 and config.call_timeout == 5.0
     assert config.policy.headroom_percentage == 1.0
 

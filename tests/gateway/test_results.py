@@ -34,6 +34,18 @@ def answer(engine: Engine, raw: dict[str, Any], limit: int | None = None) -> dic
     return found
 
 
+@pytest.mark.parametrize("has_links", [True, False])
+def test_links_may_be_left_out_of_what_stands_for_a_result(engine: Engine, has_links: bool) -> None:
+    raw = {"content": [{"type": "text", "text": json.dumps(ROWS)}], "structuredContent": {"rows": ROWS}}
+    session = engine.session(secrets.token_hex(8))
+    found, is_stored = process(
+        engine, session, raw, tool="rows", arguments={}, limit=None, version=VERSION, has_links=has_links
+    )
+    kinds = {block["type"] for block in found["content"]}
+    assert is_stored and kinds == ({"text", "resource_link"} if has_links else {"text"})
+    assert found["structuredContent"]["byref"]["artifacts"][0]["uri"].startswith("byref://artifact/")
+
+
 @pytest.mark.parametrize(
     "raw",
     [

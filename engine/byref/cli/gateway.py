@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 from byref.adapters.common.extras import missing
@@ -63,7 +64,8 @@ def gateway(options: Namespace) -> int:
 def _config(options: Namespace) -> GatewayConfig:
     if bool(options.config) == bool(options.command):
         raise WrongUsage("expected --config FILE, or -- and the command of one server")
-    return read_config(options.config) if options.config else command_config(options.command)
+    config = read_config(options.config) if options.config else command_config(options.command)
+    return replace(config, links=False) if options.no_links else config
 
 
 def _database(options: Namespace) -> str:

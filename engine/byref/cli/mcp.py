@@ -46,6 +46,7 @@ def mcp(options: Namespace) -> int:
             tenant=adapter.tenant_of_token if place is not None and place.tenants else options.tenant,
             session=session,
             model=options.model,
+            links=not options.no_links,
         )
         serving.serve(
             server,

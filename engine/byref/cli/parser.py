@@ -292,6 +292,10 @@ _PUTS = ("db", "blobs", "schema", "session", "tenant", "tool", "call_id", "model
 _RUNS = ("db", "blobs", "schema", "session", "tenant", "call_id", "model", "modules", "json")
 _READS = ("db", "blobs", "schema", "session", "tenant", "json")
 
+_NO_LINKS: tuple[str, dict[str, Any]] = (
+    "--no-links",
+    {"action": "store_true", "help": "results without links to what was stored, which some clients refuse"},
+)
 _SERVING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--http", {"metavar": "HOST:PORT", "help": "serve streamable HTTP at http://HOST:PORT/mcp"}),
     (
@@ -451,7 +455,7 @@ VERBS = (
         "serve the Model Context Protocol: a session's tools, its artifacts as resources",
         "Serve the Model Context Protocol over standard input and output, to the one client that started the command; or over "
         "HTTP. A session is made for each client unless --session, or an HTTP request's header X-Byref-Session, names one.",
-        (*_SERVING,),
+        (_NO_LINKS, *_SERVING),
         ("db", "blobs", "schema", "session", "tenant", "model", "jail", "durability", "modules"),
         {"session": _EACH},
     ),
@@ -465,6 +469,7 @@ VERBS = (
         (
             ("command", {"metavar": "-- COMMAND …", "nargs": "*", "help": "command that starts a server"}),
             ("--config", {"metavar": "FILE", "help": 'JSON, {"mcpServers": {…}}, as clients have it'}),
+            _NO_LINKS,
             *_SERVING,
         ),
         ("db", "blobs", "schema", "session", "tenant", "model", "context_window", "jail", "durability", "modules"),

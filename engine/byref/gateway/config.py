@@ -93,13 +93,15 @@ class GatewayConfig:
     """None: code calls no tools."""
     tools_tokens: int | None = None
     """Tokens of the list of tools, beyond which it is short and has a tool by which others are found; None: it has all."""
+    links: bool = True
+    """Whether a result has links to what was stored of it; some clients refuse the whole result because of one."""
 
 
 def read_config(path: str | Path) -> GatewayConfig:
     """Read a file of the form `{"mcpServers": {name: {…}}}`; unknown keys of servers are ignored.
 
     Comments and trailing commas are allowed, as in VS Code's file. A section `byref` beside the servers may have `policy` (fields
-    of `Policy`), `preset`, `start_timeout`, `call_timeout`, `functions` and `tools_tokens`.
+    of `Policy`), `preset`, `start_timeout`, `call_timeout`, `functions`, `tools_tokens` and `links`.
 
     Raises:
         ConfigurationError: the file cannot be read, or has a value of a wrong type; the text names server and key.
@@ -165,7 +167,7 @@ def default_policy(knobs: Mapping[str, Any], preset: str | None = None) -> Polic
 def _settings(servers: tuple[ServerConfig, ...], given: object) -> GatewayConfig:
     if not isinstance(given, dict):
         raise ConfigurationError(f'"byref": expected an object of settings, not {_kind(given)}')
-    known = ("policy", "preset", "start_timeout", "call_timeout", "functions", "tools_tokens")
+    known = ("policy", "preset", "start_timeout", "call_timeout", "functions", "tools_tokens", "links")
     for key in given:
         if key not in known:
             raise ConfigurationError(f'"byref": {key!r} is no setting; there are {list(known)}')
@@ -186,6 +188,9 @@ def _settings(servers: tuple[ServerConfig, ...], given: object) -> GatewayConfig
         raise ConfigurationError(
             '"byref"."tools_tokens": what is not in the list is called from code: "functions" is false'
         )
+    links = given.get("links", True)
+    if not isinstance(links, bool):
+        raise ConfigurationError(f'"byref"."links": expected true or false, not {shown(links)}')
     return GatewayConfig(
         servers,
         policy,
@@ -193,6 +198,7 @@ def _settings(servers: tuple[ServerConfig, ...], given: object) -> GatewayConfig
         call_timeout=_seconds(given, "call_timeout"),
         functions=functions,
         tools_tokens=tokens,
+        links=links,
     )
 
 

@@ -285,6 +285,7 @@ class Conversation:
                     limit=limit,
                     version=version,
                     shows_learned=offered.shows_learned,
+                    has_links=self._config.links,
                 )
             )
             if is_stored:

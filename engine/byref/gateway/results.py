@@ -94,6 +94,7 @@ def process(
     limit: int | None,
     version: str,
     shows_learned: bool = False,
+    has_links: bool = True,
 ) -> tuple[Json, bool]:
     """Take a result into the session; return the result for the client, and whether something was stored.
 
@@ -111,7 +112,8 @@ def process(
             raw = {**raw, "content": [{"type": "text", "text": NO_MESSAGE}]}
         return for_version(structured(raw, version) if shows_learned else raw, version), False
     is_structured = "structuredContent" in raw or shows_learned
-    return _replacement(raw, result, version, is_structured=is_structured), bool(result.artifacts)
+    replacement = _replacement(raw, result, version, is_structured=is_structured, has_links=has_links)
+    return replacement, bool(result.artifacts)
 
 
 _OF_JAVASCRIPT: Final = frozenset({"constructor", "__proto__", "prototype"})
@@ -204,9 +206,9 @@ def is_reshaped(policy: Policy, tool: str, given: Any) -> bool:
     return own.mapper is not None or own.template is not None or KEY in dump(given)
 
 
-def _replacement(raw: Json, result: Result, version: str, *, is_structured: bool) -> Json:
+def _replacement(raw: Json, result: Result, version: str, *, is_structured: bool, has_links: bool) -> Json:
     """Return the client's result in place of one that was stored or reshaped."""
-    links = mcp_content.links(result)
+    links = mcp_content.links(result) if has_links else ()
     made = mcp_content.tool_result(result.content, version=version, is_error=result.is_error, links=links)
     kept = {*_beside(raw), "isError", "resultType"}
     found = {key: value for key, value in raw.items() if key in kept}

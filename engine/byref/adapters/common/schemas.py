@@ -7,7 +7,7 @@ they share.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 Json = dict[str, Any]
@@ -22,18 +22,18 @@ _NARROW: Final = frozenset({"pattern", "format", "maxLength"})
 """Keywords of a string's schema that no reference satisfies."""
 
 
-def or_reference(schema: Mapping[str, Any], reference: Json, outside: Collection[str]) -> Json:
-    """Return a schema that accepts an argument, or a reference in its place.
+def or_reference(schema: Mapping[str, Any], forms: Sequence[Json], outside: Collection[str]) -> Json:
+    """Return a schema that accepts an argument, or a reference in its place, in any of these forms.
 
     Keywords named in `outside` (a title, a default) stay outside of the choice, where clients look for them. If the schema is
-    already a choice, it gets one more option.
+    already a choice, it gets these options more.
     """
     around = {key: schema[key] for key in schema if key in outside}
     inside = {key: value for key, value in schema.items() if key not in outside}
     options = inside.get("anyOf")
     if inside.keys() != {"anyOf"} or not isinstance(options, list):
         options = [inside]
-    return {**around, "anyOf": [*options, dict(reference)]}
+    return {**around, "anyOf": [*options, *map(dict, forms)]}
 
 
 def with_references(schema: Mapping[str, Any]) -> Json | None:
@@ -53,7 +53,7 @@ def _beside_reference(schema: Any) -> Any:
     if not isinstance(schema, Mapping) or schema.keys() & {"enum", "const"} or _takes_text(schema):
         return schema
     is_choice = isinstance(schema.get("anyOf"), list)
-    return or_reference(schema, REFERENCE, schema.keys() - {"anyOf"} if is_choice else ())
+    return or_reference(schema, [REFERENCE], schema.keys() - {"anyOf"} if is_choice else ())
 
 
 def strict_with_references(schema: Mapping[str, Any]) -> Json:
@@ -73,7 +73,7 @@ def _strictly_beside_reference(schema: Any) -> Any:
     bare = {key: value for key, value in schema.items() if key not in _STRICT_OUTSIDE}
     if bare == {"type": "string"} or (bare.keys() == {"anyOf"} and {"type": "string"} in bare["anyOf"]):
         return schema
-    return or_reference(schema, STRICT_REFERENCE, _STRICT_OUTSIDE)
+    return or_reference(schema, [STRICT_REFERENCE], _STRICT_OUTSIDE)
 
 
 def _takes_text(schema: Mapping[str, Any]) -> bool:

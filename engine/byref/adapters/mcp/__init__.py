@@ -100,6 +100,7 @@ def server(
     tools: Sequence[str] | None = None,
     name: str = "byref",
     instructions: str | None = INSTRUCTIONS,
+    links: bool = True,
 ) -> Server[Any]:
     """Return an MCP server for the engine's sessions: their tools and `process_output`, and their artifacts as resources.
 
@@ -107,11 +108,11 @@ def server(
     request. With `session=None` an HTTP request belongs to the session in its header `X-Byref-Session`, else to one of its
     connection (`Mcp-Session-Id`), else to one named after the client. Data of other sessions is never found. `model`, `policy` and
     `tools` are those of `Engine.session`. The server never learns the usage of a model, so set `headroom_percentage=1.0` in a
-    policy of your own.
+    policy of your own. With `links=False` results have no links to artifacts: some clients refuse the whole result because of one.
     """
     settings = {"model": model, "policy": policy, "tools": tools}
     threads = SharedThreads(WORKERS, "byref-mcp", several=callable(tenant))
-    return _Server(_Sessions(check_engine(engine), tenant, session, settings), threads, name, instructions)
+    return _Server(_Sessions(check_engine(engine), tenant, session, settings), threads, name, instructions, links=links)
 
 
 def tenant_of_token(context: Context) -> str:
@@ -235,7 +236,9 @@ def _own_session(context: Context) -> str:
 class _Server(Server[Any]):
     """The handlers of one server; work of the engine runs on threads, never on the event loop."""
 
-    def __init__(self, sessions: _Sessions, threads: SharedThreads, name: str, instructions: str | None) -> None:
+    def __init__(
+        self, sessions: _Sessions, threads: SharedThreads, name: str, instructions: str | None, *, links: bool
+    ) -> None:
         super().__init__(
             name,
             version=own_version(),
@@ -250,6 +253,7 @@ class _Server(Server[Any]):
         self.add_request_handler("server/discover", types.RequestParams, self._discover)
         self._sessions = sessions
         self._threads = threads
+        self._links = links
         self._listened: dict[Name, tuple[InMemorySubscriptionBus, int]] = {}
 
     def create_initialization_options(
@@ -296,7 +300,7 @@ class _Server(Server[Any]):
             result.content,
             version=version,
             is_error=result.is_error,
-            links=content.links(result),
+            links=content.links(result) if self._links else (),
             envelope=result.envelope,
         )
         return made, bool(result.artifacts)
@@ -307,8 +311,9 @@ class _Server(Server[Any]):
         ids = self._sessions.made_by(key, reply.step) if name in _WRITES else []
         made = [artifact for id_ in ids if (artifact := session.get_artifact(id_)) is not None]
         # Small artifacts are in the reply itself, and of images the model sees the bytes, so only big ones are linked.
-        big = [content.link(one) for one in made if one.payload.size >= session.policy.min_threshold_bytes]
-        return content.tool_result(reply.content, version=version, is_error=reply.is_error, links=big), bool(made)
+        big = [one for one in made if one.payload.size >= session.policy.min_threshold_bytes] if self._links else []
+        links = map(content.link, big)
+        return content.tool_result(reply.content, version=version, is_error=reply.is_error, links=links), bool(made)
 
     async def _list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None

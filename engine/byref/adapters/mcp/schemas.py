@@ -14,8 +14,12 @@ from byref.references.schemas import compiled
 
 logger = logging.getLogger("byref")
 
-REFERENCE: Final[Json] = {"type": ["string", "object"], "pattern": "^\\$", "required": ["$var"]}
-"""A string beginning with `$`, or an object with `$var`: each keyword applies to only one of the two types."""
+REFERENCE: Final[tuple[Json, ...]] = (
+    {"type": "string", "pattern": "^\\$"},
+    {"type": "object", "required": ["$var"]},
+)
+"""A string beginning with `$`, or an object with `$var`. Each form has one type, because clients that make classes of schemas (AutoGen,
+LlamaIndex) cannot read a list of types, or drop all but one of them."""
 SENTENCE: Final = (
     'Any argument may be a reference to stored data instead of a value: "$name", or '
     '{"$var": "name", "jq": "map(.id)"}; it is replaced by the data before the tool runs.'
