@@ -22,8 +22,8 @@ from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.compiler import DDLCompiler
 
 from byref.artifacts.background import Background
-from byref.artifacts.store import pack_schema, unpack_schema
 from byref.db.tables import SchemaRow, SessionRow
+from byref.describe.packing import pack_schema, unpack_schema
 
 logger = logging.getLogger("byref")
 

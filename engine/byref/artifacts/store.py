@@ -13,7 +13,6 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
-import zstandard
 from blake3 import blake3
 from sqlalchemy import (
     JSON,
@@ -37,6 +36,7 @@ from byref.content import to_block
 from byref.db.column_types import EscapedText
 from byref.db.payloads import Converted, Source, StoredPayload
 from byref.db.tables import CAME, IS_FILE, WAS_MADE, ArtifactRow, BlobRow
+from byref.describe.packing import unpack_schema
 from byref.errors import ArtifactMissing, ToolError
 from byref.stores.frames import line_count
 from byref_sandbox import EXACT, jsontext, tabletext
@@ -45,8 +45,6 @@ from byref_sandbox.values import files
 PREVIEW_CHARS = 200
 MAX_FILES_LOOKED_AT = 500
 """Number of the newest files written by code among which those given to a run are chosen."""
-MAX_SCHEMA_BYTES = 64 << 20
-"""Most bytes of a schema that are unpacked: of a damaged one they might be any number."""
 MANY = 500
 """Most parameters of one statement, which every database accepts; longer lists are split."""
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -251,24 +249,6 @@ def decode_text(data: bytes) -> str:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         return data.decode(errors="replace")
-
-
-def pack_schema(schema: object) -> bytes:
-    """Return a JSON Schema in its stored form, compressed."""
-    return zstandard.ZstdCompressor(level=3).compress(json.dumps(schema, separators=(",", ":")).encode())
-
-
-def unpack_schema(packed: bytes) -> dict[str, Any]:
-    """Return a JSON Schema from its stored form; ValueError if that is damaged."""
-    try:
-        if zstandard.frame_content_size(packed) > MAX_SCHEMA_BYTES:  # zstandard allocates the size in the header
-            raise ValueError("it is too large")
-        schema = json.loads(zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_SCHEMA_BYTES))
-    except (zstandard.ZstdError, RecursionError) as error:
-        raise ValueError(str(error)) from None
-    if not isinstance(schema, dict):
-        raise ValueError("it is no object")
-    return schema
 
 
 def new_id(*, as_uuid: bool = False) -> str:

@@ -28,7 +28,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from byref.artifacts.store import unpack_schema
 from byref.db import sums
 from byref.db.database import Database
 from byref.db.discards import drafts, strays
@@ -58,6 +57,7 @@ from byref.db.tables import (
     TombstoneRow,
     VariableRow,
 )
+from byref.describe.packing import unpack_schema
 from byref.errors import ArtifactMissing
 from byref.policy.routes import Route
 from byref.stores.frames import unpack

@@ -21,6 +21,7 @@ from byref.content.tables import type_of_text
 from byref.conversation import room
 from byref.conversation.scope import Scope
 from byref.db.payloads import uri_of
+from byref.describe.packing import pack_schema
 from byref.describe.shape import kind_of
 from byref.ingest.documents import MARKUP
 from byref.ingest.envelope import FORMS, Brief, Builder, Form, Reference, Rendered, TruncatedBuilder
@@ -439,7 +440,7 @@ def _describe(prepared: Prepared, measured: Measured) -> Description:
         shown,
         measured.tokens,
         measured.shape,
-        store.pack_schema(
+        pack_schema(
             schema.fitted(SCHEMA_CHARS, len, guess=1, enough=_ENOUGH_OF_SCHEMA) if schema.folded else schema.full()
         ),
         name=name,
