@@ -24,7 +24,7 @@ def recorded(session: Session) -> Effects:
 @pytest.mark.postgresql("text is written and read")
 def test_names_before_and_after_each_run(engine: Engine, session: Session) -> None:
     session.process({"users": records(2_000)}, tool="list_users")
-    session.run("import math\nclass Point:\n    x = 1\none, many = 1, [1, 2]\nopen_ = (n for n in many)")
+    session.run("import math\nclass Point:\n    x = 1\none, many = 1, [1, 2]\nopen_ = pd.DataFrame().iterrows()")
     first = recorded(session)
     assert dict(first.made) == {"one": "integer", "many": "array(2) of integer", "Point": "class"}
     assert "generator" in first.lost["open_"]

@@ -267,7 +267,7 @@ def test_output_before_an_error_is_kept(sandbox: Sandbox) -> None:
 def test_names_come_back_as_data(sandbox: Sandbox) -> None:
     outcome = sandbox.run(
         "import math\ntotal = 3\nrows = [{'a': 1}]\nframe = df(rows)\n"
-        "def helper(): return 1\nclass Thing: pass\nstream = (i for i in [1])\ntotal"
+        "def helper(): return 1\nclass Thing: pass\nstream = pd.DataFrame().iterrows()\ntotal"
     )
     assert {name: outcome.bound[name].data for name in ("total", "rows")} == {"total": b"3", "rows": b'[{"a":1}]'}
     frame = outcome.bound["frame"]

@@ -99,6 +99,15 @@ def _context(_: Writing, context: Any) -> Any:
     return BUILDERS["context"], (context.func, context.args, context.kwds)
 
 
+def _vectorized(_: Writing, function: Any) -> Any:
+    """What calls have made, a ufunc of the function, is made again at the next call."""
+    own = np.vectorize(function.pyfunc)
+    if vars(function).keys() != vars(own).keys() or type(function.pyfunc) is type(np._NoValue):
+        return NotImplemented
+    how = function.otypes, function._doc, function.excluded, function.cache, function.signature
+    return np.vectorize, (function.pyfunc, *how)
+
+
 def _count(_: Writing, count: Any) -> Any:
     # Newer versions of Python give its state in no other way.
     numbers = re.fullmatch(r"count\((-?\d+)(?:, (-?\d+))?\)", repr(count))
@@ -258,6 +267,7 @@ REDUCERS: Final[dict[type, Callable[[Writing, Any], Any]]] = {
     property: lambda _w, p: (BUILDERS["property"], (p.fget, p.fset, p.fdel, p.__doc__)),
     functools.cached_property: lambda _w, p: (BUILDERS["cached"], (p.func, p.attrname)),
     functools.partialmethod: lambda _w, p: (BUILDERS["partial_method"], (p.func, p.args, p.keywords)),
+    np.vectorize: _vectorized,
     itertools.count: _count,
     itertools.cycle: lambda _w, c: (BUILDERS["cycle"], iterators.items_of(c)),
     contextlib._GeneratorContextManager: _context,

@@ -43,6 +43,7 @@ KEPT: dict[str, tuple[str, ...]] = {
     "an expression that goes on": ("xs = [1, 2, 3, 4]\ng = (x * 10 for x in xs if x % 2 == 0)\np = (a + b for a, b in zip(xs, xs))\nnext(g), next(p)\nxs.append(6)", "list(g), list(p), list(g)"),
     "an expression over an expression": ("a = (x for x in range(5))\nb = (y * y for y in a)\nnext(b)", "next(a), list(b)"),
     "a generator that has ended": ("g = (i for i in [1])\nlist(g)\ndef f():\n    yield 1\n    1 / 0\nh = f()\nnext(h)\ntry:\n    next(h)\nexcept ZeroDivisionError:\n    pass\nclosed = f()\nclosed.close()", "list(g), list(h), list(closed), type(g).__name__"),
+    "a vectorized function that was called": ("v = np.vectorize(lambda x, y: x + y, otypes=[float], excluded=['y'], doc='adds')\n@np.vectorize\ndef half(x):\n    return x / 2\nv([1, 2], 3), half([2, 4])", "v([1, 2], y=3), half([2, 4]), v.otypes, v.excluded, v.__doc__, half.__name__"),
     "a cycle": ("import itertools\nc, d, e, f = itertools.cycle('abc'), itertools.cycle([[1], [2]]), itertools.cycle(range(3)), itertools.cycle([])\nsame = d\nnext(c), next(d)\n[next(e) for _ in range(5)], list(f)", "[next(c) for _ in range(7)], [next(d) for _ in range(3)], same is d, [next(e) for _ in range(7)], list(f)"),
     "a cycle that shares what it gives": ("import itertools\nxs = [[1], [2]]\nc = itertools.cycle(xs)\nfirst = next(c)", "next(c) is xs[1], next(c) is first, next(c) is xs[1]"),
     "a generator in what it was given": ("def f(xs):\n    yield xs\nxs = []\nxs.append(f(xs))", "next(xs[0]) is xs"),

@@ -169,7 +169,7 @@ def test_the_clock_starts_with_the_run(breakable: Sandbox) -> None:
     standby_of(zygote)
     outcome = breakable.run("while True: pass", session="clock", limits=limits)
     assert outcome.error.kind == "CpuLimit"
-    assert outcome.usage.cpu_ms >= 200  # timers count in ticks
+    assert outcome.usage.cpu_ms >= 190  # timers count in ticks of some milliseconds
 
 
 @pytest.mark.parametrize("session", [None, "lull"])
