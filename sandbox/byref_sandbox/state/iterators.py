@@ -12,6 +12,7 @@ import dis
 import gc
 import inspect
 import itertools
+import operator
 import types
 from collections.abc import Generator, Mapping
 from functools import lru_cache
@@ -20,9 +21,11 @@ from typing import Any, Final
 from byref_sandbox.state.codes import Unkept
 
 Call = tuple[types.FunctionType, tuple[Any, ...], dict[str, Any]]
-_MOST_OF_A_CYCLE: Final = 10_000
-_OF_SEQUENCES: Final = tuple(map(type, (iter([]), iter(()), iter(range(0)), iter(""), iter("\xe9"))))
-"""Iterators that run no code of a class, and can be copied."""
+MAX_OF_CYCLE: Final = 10_000
+"""Items of an `itertools.cycle` that is kept."""
+_OF_CONSTANTS: Final = tuple(map(type, (iter(()), iter(range(0)), iter(""), iter("\xe9"))))
+"""Iterators over what nobody can change. They run no code of a class, and can be copied."""
+_OF_LISTS: Final = type(iter([]))
 
 
 def call_of(generator: types.GeneratorType[Any, Any, Any], space: dict[str, Any]) -> Call | None:
@@ -41,14 +44,37 @@ def call_of(generator: types.GeneratorType[Any, Any, Any], space: dict[str, Any]
 
 
 def items_of(cycle: Any) -> tuple[list[Any], int]:
-    """Return what an `itertools.cycle` goes through, and how many of these it has given in its first turn."""
+    """Return what an `itertools.cycle` goes through, and how many of these it has given in its first turn.
+
+    Of a list in its first turn it is the list itself, as later changes of it count.
+    """
     *source, seen = (one for one in gc.get_referents(cycle) if one is not itertools.cycle)
-    if source and type(source[0]) not in _OF_SEQUENCES:
-        raise Unkept("an open iterator: make a list of it")
-    ahead = list(itertools.islice(copy.copy(source[0]), _MOST_OF_A_CYCLE)) if source else []
-    if len(seen) + len(ahead) >= _MOST_OF_A_CYCLE:
-        raise Unkept(f"a cycle of {_MOST_OF_A_CYCLE:,} items or more")
-    return ([*seen, *ahead], len(seen)) if source else ([next(cycle) for _ in range(len(seen))], 0)
+    if not source:
+        _check_length(seen)
+        return [next(cycle) for _ in seen], 0
+    if type(source[0]) in _OF_CONSTANTS:
+        items = [*seen, *itertools.islice(copy.copy(source[0]), MAX_OF_CYCLE)]
+        _check_length(items)
+        return items, len(seen)
+    held, place = _list_of(source[0])
+    _check_length(held)
+    if place != len(seen) or not all(map(operator.is_, held, seen)):
+        raise Unkept("a cycle in its first turn, over a list that was changed")
+    return held, place
+
+
+def _list_of(iterator: Any) -> tuple[list[Any], int]:
+    """Return the list of an iterator, and how many of its items were given."""
+    if type(iterator) is _OF_LISTS:
+        _, held, *place = iterator.__reduce__()
+        if held and place:
+            return held[0], place[0]
+    raise Unkept("an open iterator: make a list of it")
+
+
+def _check_length(items: list[Any]) -> None:
+    if len(items) >= MAX_OF_CYCLE:
+        raise Unkept(f"a cycle of {MAX_OF_CYCLE:,} items or more")
 
 
 def ended() -> Generator[Any]:

@@ -100,12 +100,9 @@ def _context(_: Writing, context: Any) -> Any:
 
 
 def _vectorized(_: Writing, function: Any) -> Any:
-    """What calls have made, a ufunc of the function, is made again at the next call."""
-    own = np.vectorize(function.pyfunc)
-    if vars(function).keys() != vars(own).keys() or type(function.pyfunc) is type(np._NoValue):
-        return NotImplemented
-    how = function.otypes, function._doc, function.excluded, function.cache, function.signature
-    return np.vectorize, (function.pyfunc, *how)
+    """A function of `np.vectorize` without what a call has made, a ufunc, which the next call makes again."""
+    make, arguments, state, *rest = function.__reduce_ex__(5)
+    return make, arguments, {**state, "_ufunc": {}}, *rest
 
 
 def _count(_: Writing, count: Any) -> Any:

@@ -43,8 +43,10 @@ KEPT: dict[str, tuple[str, ...]] = {
     "an expression that goes on": ("xs = [1, 2, 3, 4]\ng = (x * 10 for x in xs if x % 2 == 0)\np = (a + b for a, b in zip(xs, xs))\nnext(g), next(p)\nxs.append(6)", "list(g), list(p), list(g)"),
     "an expression over an expression": ("a = (x for x in range(5))\nb = (y * y for y in a)\nnext(b)", "next(a), list(b)"),
     "a generator that has ended": ("g = (i for i in [1])\nlist(g)\ndef f():\n    yield 1\n    1 / 0\nh = f()\nnext(h)\ntry:\n    next(h)\nexcept ZeroDivisionError:\n    pass\nclosed = f()\nclosed.close()", "list(g), list(h), list(closed), type(g).__name__"),
+    "a vectorized instance, whose code does not run": ("ran = []\nclass F:\n    def __call__(self, x):\n        return x + 1\n    def __getattr__(self, name):\n        ran.append(name)\n        raise AttributeError(name)\nv = np.vectorize(F())\nv([1])\nran.clear()", "n = len(ran)\nv([1, 2]), n"),
     "a vectorized function that was called": ("v = np.vectorize(lambda x, y: x + y, otypes=[float], excluded=['y'], doc='adds')\n@np.vectorize\ndef half(x):\n    return x / 2\nv([1, 2], 3), half([2, 4])", "v([1, 2], y=3), half([2, 4]), v.otypes, v.excluded, v.__doc__, half.__name__"),
     "a cycle": ("import itertools\nc, d, e, f = itertools.cycle('abc'), itertools.cycle([[1], [2]]), itertools.cycle(range(3)), itertools.cycle([])\nsame = d\nnext(c), next(d)\n[next(e) for _ in range(5)], list(f)", "[next(c) for _ in range(7)], [next(d) for _ in range(3)], same is d, [next(e) for _ in range(7)], list(f)"),
+    "a cycle over a list that changes": ("import itertools\nxs = ['a', 'b']\nc = itertools.cycle(xs)\nfresh = itertools.cycle(xs)\nnext(c)", "xs.append('z')\n[next(c) for _ in range(4)], [next(fresh) for _ in range(4)]"),
     "a cycle that shares what it gives": ("import itertools\nxs = [[1], [2]]\nc = itertools.cycle(xs)\nfirst = next(c)", "next(c) is xs[1], next(c) is first, next(c) is xs[1]"),
     "a generator in what it was given": ("def f(xs):\n    yield xs\nxs = []\nxs.append(f(xs))", "next(xs[0]) is xs"),
     "an async function": ("import asyncio\nasync def double(n):\n    await asyncio.sleep(0)\n    return n * 2\nasync def both(a, b):\n    return await asyncio.gather(double(a), double(b))\nasyncio.run(double(1))", "asyncio.run(both(2, 3)), asyncio.run(double(4))"),
@@ -265,6 +267,7 @@ REFUSED: dict[str, tuple[str, dict[str, str], str, object]] = {
     # By name: a cell, what is lost and a word of why, and a look at a neighbour.
     "a generator": ("g = pd.DataFrame().iterrows()\nn = [1]\nm = n", {"g": "generator"}, "n is m", True),
     "a generator that has begun": ("def f():\n    yield 1\n    yield 2\ng = f()\nnext(g)\nnested = (i for j in [[1, 2]] for i in j)\nnext(nested)\nn = 1", {"g": "begun", "nested": "begun"}, "n", 1),
+    "a cycle over a list that was changed": ("import itertools\nxs = ['a', 'b']\nc = itertools.cycle(xs)\nnext(c)\nxs[0] = 'z'\nn = 1", {"c": "was changed"}, "n", 1),
     "a generator with what is not kept": ("g = (i for i in iter({'a': 1}.items()))\nn = 1", {"g": "iterator"}, "n", 1),
     "an archive that is being written": ("import io, zipfile\nz = zipfile.ZipFile(io.BytesIO(), 'w')\nz.writestr('a', 'b')\nn = 1", {"z": "not closed"}, "n", 1),
     "a generator in a list": ("a = [1]\nb = [a, pd.DataFrame().iterrows()]\nc = a", {"b": "generator"}, "a is c", True),
