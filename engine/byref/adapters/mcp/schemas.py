@@ -14,7 +14,7 @@ from byref.references.schemas import compiled
 
 logger = logging.getLogger("byref")
 
-REFERENCE: Final[tuple[Json, ...]] = (
+REFERENCE_FORMS: Final[tuple[Json, ...]] = (
     {"type": "string", "pattern": "^\\$"},
     {"type": "object", "required": ["$var"]},
 )
@@ -105,7 +105,7 @@ def _beside_reference(schema: object) -> Any:
     # accepts a reference.
     if not isinstance(schema, dict) or schema.keys() <= set(_OUTSIDE) or _goes_into_header(schema):
         return schema
-    return or_reference(schema, REFERENCE, _OUTSIDE)
+    return or_reference(schema, REFERENCE_FORMS, _OUTSIDE)
 
 
 def _goes_into_header(schema: Json) -> bool:
