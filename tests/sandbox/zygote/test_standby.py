@@ -166,10 +166,13 @@ def test_the_clock_starts_with_the_run(breakable: Sandbox) -> None:
     assert outcome.value == 2
     assert 0 < outcome.usage.cpu_ms < 250
     assert outcome.usage.wall_ms <= (time.monotonic() - began) * 1000
-    standby_of(zygote)
-    outcome = breakable.run("while True: pass", session="clock", limits=limits)
-    assert outcome.error.kind == "CpuLimit"
-    assert outcome.usage.cpu_ms >= 190  # timers count in ticks of some milliseconds
+    used = []
+    for _ in range(3):  # a busy machine's ticks count as more than the run had
+        standby_of(zygote)
+        outcome = breakable.run("while True: pass", session="clock", limits=limits)
+        assert outcome.error.kind == "CpuLimit"
+        used.append(outcome.usage.cpu_ms)
+    assert max(used) >= 200  # timers count in ticks
 
 
 @pytest.mark.parametrize("session", [None, "lull"])
