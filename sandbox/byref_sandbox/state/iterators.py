@@ -65,11 +65,11 @@ def items_of(cycle: Any) -> tuple[list[Any], int]:
 
 def _list_of(iterator: Any) -> tuple[list[Any], int]:
     """Return the list of an iterator, and how many of its items were given."""
-    if type(iterator) is _OF_LISTS:
-        _, held, *place = iterator.__reduce__()
-        if held and place:
-            return held[0], place[0]
-    raise Unkept("an open iterator: make a list of it")
+    parts: Any = iterator.__reduce__() if type(iterator) is _OF_LISTS else ()
+    if len(parts) != 3:  # it is none of a list, or has ended
+        raise Unkept("an open iterator: make a list of it")
+    _, [held], place = parts
+    return held, place
 
 
 def _check_length(items: list[Any]) -> None:
