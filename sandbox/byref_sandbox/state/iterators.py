@@ -25,7 +25,7 @@ MAX_OF_CYCLE: Final = 10_000
 """Items of an `itertools.cycle` that is kept."""
 _OF_CONSTANTS: Final = tuple(map(type, (iter(()), iter(range(0)), iter(""), iter("\xe9"))))
 """Iterators over what nobody can change. They run no code of a class, and can be copied."""
-_OF_LISTS: Final = type(iter([]))
+_OF_LISTS: Final[type] = type(iter([]))
 
 
 def call_of(generator: types.GeneratorType[Any, Any, Any], space: dict[str, Any]) -> Call | None:
