@@ -429,6 +429,7 @@ class TestTheLoop:
 
 
 class TestOnUvloop:
+    @pytest.mark.quick_cases(1)
     def test_a_conversation_with_calls_at_once_and_a_cancelled_one(self, shared_url: str, sandbox: Sandbox) -> None:
         async def work() -> None:
             assert type(asyncio.get_running_loop()).__module__ == "uvloop"

@@ -102,6 +102,7 @@ def cases(quick: dict[str, str]) -> list[Any]:
 
 
 class TestInTheHostsTransaction:
+    @pytest.mark.quick_cases(1)
     @pytest.mark.parametrize(
         ("driver", "name", "points"), cases({"aiosqlite": "code", "asyncpg": "process", "psycopg": "store_artifact"})
     )
@@ -148,6 +149,7 @@ class TestInTheHostsTransaction:
 
 
 class TestInOurOwnTransactions:
+    @pytest.mark.quick_cases(1)
     @pytest.mark.parametrize(
         ("shared_url", "name", "points"), cases({"sqlite": "process", "postgresql": "run"}), indirect=["shared_url"]
     )

@@ -106,6 +106,7 @@ STEPS = ["usage", "list_users", "code_interpreter", "artifact_grep", "resolution
 
 
 class TestTransactions:
+    @pytest.mark.quick_cases(1)
     @pytest.mark.parametrize("host_first", sampled([True, False], 2))
     def test_the_hosts_commit_keeps_both(self, host_url: str, url: str, sandbox: Sandbox, host_first: bool) -> None:
         async def work() -> None:
@@ -268,6 +269,7 @@ class TestRefused:
 
 
 class TestCancelling:
+    @pytest.mark.quick_cases(1)
     def test_at_any_moment_the_host_can_go_on_or_roll_back(self, host_url: str, url: str, sandbox: Sandbox) -> None:
         chance = random.Random(5)
 
@@ -335,6 +337,7 @@ class TestCancelling:
         with ThreadPoolExecutor(3) as threads:
             asyncio.run(work())
 
+    @pytest.mark.quick_cases(1)
     @pytest.mark.parametrize("host_url", DRIVERS, indirect=True)
     def test_while_it_waits_for_a_lock(self, host_url: str, url: str, sandbox: Sandbox) -> None:
         """It is not waited for: the host's transaction is lost, as it is when any statement of its own is cancelled."""

@@ -250,6 +250,7 @@ def test_what_is_closed_leaves_nothing_on_the_workers(client: Client, cluster: L
     other.close()
 
 
+@pytest.mark.slow
 def test_a_hostile_worker_fails_its_own_runs_alone(
     client: Client,
     engine: Engine,

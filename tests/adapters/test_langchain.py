@@ -537,6 +537,7 @@ GATHER = (
 REFUSED = "try:\n    {}\nexcept PermissionError as error:\n    print(error)"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_code_calls_the_agents_tools_through_its_tool_node(
     engine: Engine, tenant: str, mode: str, caplog: pytest.LogCaptureFixture

@@ -427,6 +427,7 @@ def show_orders() -> dict[str, Any]:
 SUMMARY = HumanMessage("Earlier: orders.", id="s", additional_kwargs={"lc_source": "summarization"})
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("shown_otherwise", [False, True])
 @pytest.mark.parametrize(

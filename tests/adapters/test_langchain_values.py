@@ -128,6 +128,7 @@ FETCHING: dict[str, Any] = {
 }
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("mode", sampled(MODES, 2))
 @pytest.mark.parametrize("kind", FETCHING)
 def test_rows_that_json_has_no_form_for_are_data(engine: Engine, tenant: str, kind: str, mode: str) -> None:

@@ -597,6 +597,7 @@ def test_clients_without_a_header_have_sessions_of_their_own(alone: Served, mode
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_header_names_the_session_under_any_version(alone: Served) -> None:
     async def main() -> None:
         async with (
@@ -925,6 +926,7 @@ def test_a_wrong_command_line_says_what_is_wrong(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_table_too_big_to_be_stored_as_json_is_read_as_records(chat: byref.Session) -> None:
     chat.run("big = pd.DataFrame({'a': range(200_001)})")
     place = f"byref://artifact/{chat.variable('big').artifact.id}"

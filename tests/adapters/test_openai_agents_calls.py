@@ -347,6 +347,7 @@ class Rows(MCPServer):
     async def get_prompt(self, name: str, arguments: Any = None) -> Any: ...
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("structured", [True, False])
 def test_what_a_server_says_is_taken_in_as_it_says_it(engine: Engine, structured: bool) -> None:
     by = Byref(engine, session=f"mcp-{structured}")

@@ -70,6 +70,7 @@ def test_both_are_what_strands_takes(storage: ByrefStorage, offloaded: ByrefOffl
     assert isinstance(offloaded, OffloaderStorage)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("data", BYTES, ids=lambda data: repr(data[:8]))
 def test_bytes_come_back_as_they_went_in(storage: ByrefStorage, data: bytes) -> None:
     run(storage.write("key", data))
@@ -238,6 +239,7 @@ def test_writers_at_once_leave_one_value(tmp_path: Path) -> None:
 # Content under references
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("data", BYTES, ids=lambda data: repr(data[:8]))
 @pytest.mark.parametrize("content_type", ["text/plain", "application/json", "image/png", "application/docx"])
 def test_content_comes_back_with_its_type(offloaded: ByrefOffloadStorage, data: bytes, content_type: str) -> None:

@@ -29,6 +29,7 @@ assert writing.wait(20)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["sqlite:///:memory:", pytest.param("sqlite:///{}/ends.db", marks=pytest.mark.slow)])
 def test_a_process_ends_when_what_is_being_written_is(tmp_path: Path, url: str) -> None:
     """An in-memory database has one connection: closed while the thread used it, it took the process down."""

@@ -282,6 +282,7 @@ def damaged(stored: Stored, times: int, random: Random) -> int:
     return said
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("times", "least"), [(2, 30), pytest.param(MANY, 14 * MANY, marks=pytest.mark.slow)])
 def test_damage_is_an_error_and_never_an_answer(stored: Stored, times: int, least: int) -> None:
     assert damaged(stored, times, Random(3)) > least
@@ -383,6 +384,7 @@ IN_FILES: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("names", [QUICK, pytest.param((), marks=pytest.mark.slow)], ids=["some", "all"])
 def test_what_is_lost_is_an_error_and_comes_back(stored: Stored, names: tuple[str, ...]) -> None:
     assert wrong_answers(stored, names) == ([], [])

@@ -85,6 +85,7 @@ def test_a_range_bounds_the_search_and_what_is_shown():
     assert search(FIFTY_ONE, "admin", end=1_000).matches == 2
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -331,6 +332,7 @@ def test_anchors_hold_inside_a_long_line():
     assert search(data + b"\r\nb", "za{10}\r$").matches == 0
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("frame", [65_536, 1 << 20])
 def test_a_match_may_be_as_long_as_its_line(frame: int) -> None:
     line = b'{"page":1,"items":[' + b'{"id":7},' * 200_000 + b'7],"status":"complete"}'

@@ -273,6 +273,7 @@ def test_one_schema_alone_is_what_it_is_beside_itself(name: str) -> None:
     assert json.dumps(alone) == json.dumps(merged([schema, schema])) == json.dumps(merged([alone, schema]))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("depth", [9, 11, 15])
 def test_outputs_of_very_many_places_hold_nobody_up(local: Engine, tenant: str, depth: int) -> None:
     """Of what no schema of a tool could show, nothing is learned; of the rest, before the transaction."""

@@ -178,6 +178,7 @@ def shared(shared_url: str, sandbox: Sandbox) -> Iterator[Engine]:
         yield engine
 
 
+@pytest.mark.quick_cases(1)
 def test_parallel_commits_of_one_session_never_pass_its_quota(shared: Engine) -> None:
     limit, start = 5 * SIZE, threading.Barrier(8)
 

@@ -89,6 +89,7 @@ def test_a_page_that_was_read_is_not_read_again_once_it_is_damaged_or_gone(sessi
         read_lines(artifact.payload, 20_000, 20_010, max_chars=1_000)
 
 
+@pytest.mark.slow
 def test_little_is_known_of_frames_that_were_read(session: Session) -> None:
     payload = session.store_artifact(b"%15d\n" % 7 * (10 << 16)).payload
     gc.collect()
@@ -102,6 +103,7 @@ def test_little_is_known_of_frames_that_were_read(session: Session) -> None:
     assert kept < 5 << 20, kept
 
 
+@pytest.mark.slow
 def test_who_reads_on_is_given_more_frames_at_once_if_they_pack_well(session: Session) -> None:
     def fetched(data: bytes, most: int | None = None) -> list[int]:
         """How many frames each query gave to a reader of the first `most` chunks."""
@@ -265,6 +267,7 @@ def own(database_url: str, sandbox: Sandbox) -> Iterator[Engine]:
         yield engine
 
 
+@pytest.mark.quick_cases(1)
 def test_deleting_takes_tombstones_and_kept_artifacts_along(own: Engine) -> None:
     for name in ("a", "b"):
         session = own.session(name, tenant="t", policy=Policy(ttl=0.3), tools=TOOL_NAMES)

@@ -22,6 +22,7 @@ def refund(order: int) -> int:
     return order
 
 
+@pytest.mark.quick_cases(1)
 def test_the_runs_of_a_tenant_that_wait_are_listed_until_they_are_decided(engine: Engine, tenant: str) -> None:
     def opened(name: str, whose: str = tenant) -> Session:
         return engine.session(name, tenant=whose, functions=[Function.of(refund, approval=True)])

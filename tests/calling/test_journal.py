@@ -282,6 +282,7 @@ def test_a_decision_may_be_made_again_but_not_another(
     assert session.resume("c1", {one.id: {"order": 2}}).text == "2" and made == [2]
 
 
+@pytest.mark.quick_cases(1)
 @journaled
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_code_calls_functions_in_a_hosts_transaction_that_has_written_of_the_session(
@@ -321,6 +322,7 @@ def killer(sandbox: Sandbox) -> Callable[[], None]:
     return kill
 
 
+@pytest.mark.quick_cases(1)
 @journaled
 @pytest.mark.parametrize("call", ["c1", pytest.param(None, marks=pytest.mark.slow)])
 def test_code_whose_sandbox_is_killed_goes_on_as_long_as_more_calls_are_answered(

@@ -52,6 +52,7 @@ def run(session: Session, code: str, call_id: str | None = None) -> ToolReply:
     return session.call("code_interpreter", {"code": code}, call_id=call_id)
 
 
+@pytest.mark.quick_cases(1)
 @reserved
 def test_answers_are_remembered_within_the_tenant_and_cost_nothing(engine: Engine, tenant: str) -> None:
     model = Model()
@@ -113,6 +114,7 @@ def test_a_remembered_answer_expires_and_is_swept(engine: Engine, tenant: str) -
     assert engine.database.read(lambda c: c.execute(select(func.count()).where(mine)).scalar()) == 0
 
 
+@pytest.mark.quick_cases(1)
 @reserved
 @pytest.mark.parametrize("added", [pytest.param(0, marks=pytest.mark.slow), 300])
 def test_a_budget_is_never_exceeded_by_parallel_calls_of_two_engines(

@@ -272,6 +272,7 @@ REFUSED: dict[str, tuple[bytes, int]] = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @both
 def test_what_is_refused_makes_no_session(tmp_path: Path, kind: str) -> None:
     async def work(server: Served) -> None:
@@ -309,6 +310,7 @@ TAKEN: dict[str, bytes] = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @both
 def test_what_clients_send_is_taken(tmp_path: Path, kind: str) -> None:
     async def work(server: Served) -> None:
@@ -394,6 +396,7 @@ def test_what_proxies_may_read_otherwise_closes_the_connection(
     assert len(capfd.readouterr().err.splitlines()) == 1  # a stranger fills no log
 
 
+@pytest.mark.quick_cases(1)
 @both
 def test_sessions_are_made_by_initialize_alone(tmp_path: Path, kind: str) -> None:
     async def work(server: Served) -> None:
@@ -416,6 +419,7 @@ def test_sessions_are_made_by_initialize_alone(tmp_path: Path, kind: str) -> Non
     run(kind, tmp_path, work)
 
 
+@pytest.mark.quick_cases(1)
 @both
 def test_a_client_that_was_cut_off_gets_a_stream(tmp_path: Path, kind: str) -> None:
     async def work(server: Served) -> None:

@@ -71,6 +71,7 @@ def test_a_table_inside_an_output_is_a_name_too(run: Run) -> None:
     )
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("swept", [False, True])
 def test_what_has_expired_says_what_it_was(run: Run, users: Path, swept: bool) -> None:
     run("process", str(users), "--tool", "list_users")

@@ -53,6 +53,7 @@ def test_an_empty_name_is_no_database(run: Run, users: Path, tmp_path: Path, ver
     assert [*tmp_path.glob("*.db")] == []
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", ":memory:"])
 def test_of_a_database_in_memory_it_is_said_that_nothing_is_kept(run: Run, users: Path, url: str) -> None:
     ran = run("process", "--db", url, str(users))

@@ -117,6 +117,7 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
     assert process.returncode == 141
 
 
+@pytest.mark.slow
 def test_all_of_a_big_thing_is_written_without_a_buffer_or_its_loss_is_said(
     run: Run, users: Path, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ SAMPLE = (
 )  # fmt: skip
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", sampled(SAMPLE, 6))
 def test_a_notebook_gives_what_it_gives_elsewhere(name: str, chat: Session, sandbox: Sandbox) -> None:
     [notebook] = [one for one in sessions.own() if one.name == name]

@@ -69,6 +69,7 @@ SOURCES: dict[str, Callable[[str], Any]] = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.usefixtures("collecting_little")
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_kind_of_stream(engine: Engine, tenant: str, source: str) -> None:

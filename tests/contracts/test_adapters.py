@@ -196,6 +196,7 @@ SMALL: dict[str, Any] = {
 }
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", AGENTS)
 def test_what_is_small_is_read_as_the_framework_gives_it(make: Callable[..., Driver], name: str) -> None:
     def giving(name: str) -> Callable[[], Any]:
@@ -213,6 +214,7 @@ def test_what_is_small_is_read_as_the_framework_gives_it(make: Callable[..., Dri
     assert list(map(said, read)) == [said(one.raw) for one in by.ran(talk).reads.values()]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", AGENTS)
 def test_what_is_kept_reads_as_without_byref_and_each_call_has_a_name(make: Callable[..., Driver], name: str) -> None:
     """Small enough to pass, large enough to be stored: the message is the framework's own, to the byte."""
@@ -291,6 +293,7 @@ def test_half_of_a_surrogate_pair_reaches_no_model(make: Callable[..., Driver], 
 # What goes wrong
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_mistake_of_the_models_answers_its_call_and_the_tool_is_not_run(
     make: Callable[..., Driver], name: str
@@ -350,6 +353,7 @@ def test_a_tools_own_error_is_as_the_framework_has_it_and_is_cut_where_it_is_lon
     assert isinstance(long, str) or len(long.text) < 20_000
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("name", AGENTS)
 @pytest.mark.parametrize("is_known", [True, False])
 def test_while_the_database_is_away_the_run_goes_on(
@@ -416,6 +420,7 @@ def test_a_conversation_that_a_tool_ends_is_answered_to_the_end(make: Callable[.
 # Whose it is
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in CROWDED else pytest.mark.slow) for name in AGENTS]
 )
@@ -444,6 +449,7 @@ def test_a_crowd_of_conversations_keeps_apart(make: Callable[..., Driver], name:
     )
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in CROWDED else []) for name in DRIVERS]
 )
@@ -500,6 +506,7 @@ def test_the_same_call_of_the_same_data_is_one_output(make: Callable[..., Driver
     assert len(by.session(talk).artifacts()) == len(outputs)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", DRIVERS)
 def test_nothing_of_byrefs_runs_on_the_event_loop(
     make: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch, name: str

@@ -69,6 +69,7 @@ def killed_after(engine: Engine, writes: int, monkeypatch: pytest.MonkeyPatch, a
             act()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("whole", [False, True], ids=["session", "tenant"])
 def test_what_is_deleted_is_found_no_more_though_the_process_dies(
     own: Engine, monkeypatch: pytest.MonkeyPatch, whole: bool
@@ -151,6 +152,7 @@ def test_the_frames_of_a_large_blob_go_a_few_at_a_time(own: Engine, monkeypatch:
     assert left(own, "acme") == {}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("act", ["artifact", "session", "tenant"])
 def test_nothing_is_at_fault_between_two_steps(own: Engine, monkeypatch: pytest.MonkeyPatch, act: str) -> None:
     session = own.session("chat", tenant="acme")

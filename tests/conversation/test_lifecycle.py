@@ -255,6 +255,7 @@ def test_shared_bytes_live_as_long_as_one_needs_them(engine: Engine, tenant: str
     assert set(counts(engine, tenant=tenant).values()) == {0}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("foreign keys and what is deleted with what")
 def test_a_deleted_tenant_leaves_nothing_and_takes_nobody_along(engine: Engine, tenant: str) -> None:
     for name in ("a", "b"):
@@ -351,6 +352,7 @@ def test_nothing_is_out_of_order_after_all_that(sqlite_url: str, sandbox: Sandbo
 # One artifact
 
 
+@pytest.mark.quick_cases(1)
 def test_one_artifact_is_deleted_with_its_names_and_nothing_else(
     shared_url: str, tenant: str, sandbox: Sandbox
 ) -> None:

@@ -27,6 +27,7 @@ def stored(engine: Engine, tenant: str, session: str, knob: str) -> int:
     return found.value - (1 << 40)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_sums_are_those_of_the_ledger_and_of_the_quotas(engine: Engine, tenant: str) -> None:
     one, two = (engine.session(name, tenant=tenant, model="claude-sonnet-5") for name in ("one", "two"))

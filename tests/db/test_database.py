@@ -114,6 +114,7 @@ class TestUnitsOfWork:
         assert runs == [1]
         database.write(add_session)
 
+    @pytest.mark.slow
     def test_a_read_keeps_nothing(self, database: Database) -> None:
         if database.dialect == "postgresql":
             with pytest.raises(StorageFailure, match="read-only"):
@@ -173,6 +174,7 @@ class TestConcurrency:
             assert all(read.result() == ["chat"] for read in reads)
             assert [write.result() for write in writes] == [None] * 50
 
+    @pytest.mark.quick_cases(1)
     def test_processes_count_exactly(
         self, shared_url: str, race: Callable[..., list[str]], open_database: Callable[..., Database]
     ) -> None:
@@ -616,6 +618,7 @@ if database.engine is given:
     given.dispose()
 """
 
+    @pytest.mark.quick_cases(1)
     @pytest.mark.parametrize("given", ["url", "engine"])
     def test_a_child_opens_its_own_connections(
         self, shared_url: str, given: str, race: Callable[..., list[str]]
@@ -665,6 +668,7 @@ class TestEncoding:
                     refused()
         given.dispose()
 
+    @pytest.mark.quick_cases(1)
     @pytest.mark.parametrize("client", ["LATIN1", "SQL_ASCII"])
     def test_clients_with_another_encoding(
         self, client: str, encoded: Callable[..., str], open_database: Callable[..., Database]

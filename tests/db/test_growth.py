@@ -176,6 +176,7 @@ PAGED: dict[str, tuple[Callable[..., list[Any]], Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", PAGED)
 def test_pages_are_the_whole(name: str, filled: tuple[byref.Engine, byref.Session, byref.Session]) -> None:
     session, (listed, key) = filled[1], PAGED[name]

@@ -205,6 +205,7 @@ class TestJoined:
 class TestSchemaInsideAHost:
     """Where a table is looked for is ours to say for our statements, the host's for its own."""
 
+    @pytest.mark.quick_cases(2)
     @pytest.mark.parametrize("ours", [None, "agent"])
     @pytest.mark.parametrize("theirs", [None, {None: "tenant_1"}])
     def test_both_are_right(

@@ -54,6 +54,7 @@ def filled_sqlite(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Pat
     return Path(path)
 
 
+@pytest.mark.quick_cases(1)
 def test_what_has_expired_and_is_not_swept_yet_is_no_fault(shared_url: str) -> None:
     policy = byref.Policy(ttl=0.3, max_session_bytes=2_000_000)
     with Engine(shared_url, policy=policy) as engine:
@@ -101,6 +102,7 @@ def file(engine: SqlEngine) -> Path:
     return Path(engine.url.database)
 
 
+@pytest.mark.quick_cases(1)
 def test_what_byref_wrote_is_in_order(shared_url: str) -> None:
     fill(shared_url)
     report = integrity.examine(shared_url, deep=True)
@@ -191,6 +193,7 @@ def first_of_each(cases: list[tuple[str, str, str]]) -> list[Any]:
     return [pytest.param(*case, marks=[] if first[case[1:]] == case[0] else pytest.mark.slow) for case in cases]
 
 
+@pytest.mark.quick_cases(18)
 @pytest.mark.parametrize(("statement", "check", "table"), first_of_each(BROKEN))
 def test_each_invariant_is_looked_at(
     broken: Callable[[str], SqlEngine], statement: str, check: str, table: str

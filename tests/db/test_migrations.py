@@ -63,6 +63,7 @@ def test_there_is_one_head_and_the_list_of_revisions_is_right() -> None:
     assert all(record.message for record in db.history())
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "revision",
     [pytest.param(name, marks=pytest.mark.slow) for name in revisions.REVISIONS[:-3]] + [*revisions.REVISIONS[-3:]],
@@ -139,6 +140,7 @@ def test_upgrading_again_changes_nothing(migrated: Engine) -> None:
     assert structure(migrated) == built
 
 
+@pytest.mark.quick_cases(1)
 def test_many_processes_may_start_on_a_new_database_at_once(empty_url: str, race: Callable[..., list[str]]) -> None:
     script = """
 from byref import db
@@ -181,6 +183,7 @@ def test_threads_may_migrate_several_databases_at_once(tmp_path: Path) -> None:
     assert {db.current(url) for url in urls} == {revisions.HEAD}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("failing_at", ["byref_frames", "byref_tombstones", "byref_version"])
 def test_a_failed_migration_leaves_nothing(engine: Engine, failing_at: str) -> None:
     with engine.begin() as connection:  # a view of the same name: CREATE TABLE fails half-way
@@ -314,6 +317,7 @@ class TestCompatibility:
 
         return make
 
+    @pytest.mark.quick_cases(1)
     def test_each_migration_says_it(self, engine: Engine) -> None:
         known = revisions.REVISIONS
         for record in db.history():
@@ -453,6 +457,7 @@ class TestInsideAHost:
     def version(self, connection: Connection) -> object:
         return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
 
+    @pytest.mark.quick_cases(1)
     def test_neither_notices_the_other(self, host: Engine) -> None:
         before = set(inspect(host).get_table_names())
         db.upgrade(host)
@@ -464,6 +469,7 @@ class TestInsideAHost:
         with host.connect() as connection:
             assert self.version(connection) == "host-rev"
 
+    @pytest.mark.quick_cases(1)
     def test_the_hosts_autogenerate_leaves_our_tables_alone(self, host: Engine) -> None:
         db.upgrade(host)
 
@@ -478,6 +484,7 @@ class TestInsideAHost:
         assert changes(include_name=db.include_name) == {"users"}
         assert changes() == {"users", *TABLES}  # what include_name is there to prevent
 
+    @pytest.mark.quick_cases(1)
     def test_the_hosts_engine_is_as_it_was(self, host: Engine) -> None:
         if host.dialect.name == "sqlite":
             with host.connect() as connection:

@@ -193,6 +193,7 @@ def test_a_preview_of_everyday_values_keeps_its_promises(name: str, budget: int)
     check(EVERYDAY[name], budget)
 
 
+@pytest.mark.quick_cases(10)
 @pytest.mark.parametrize("count", [2, pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "all"])
 @pytest.mark.parametrize("package", installed_packages())
 def test_a_preview_of_real_files_keeps_its_promises(package: str, count: int) -> None:

@@ -55,6 +55,7 @@ def test_full_is_gensons_over_everyday_values(name: str) -> None:
     assert json.dumps(full) == json.dumps(expected), "keys stand in the order of the source"
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("count", [15, pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "all"])
 @pytest.mark.parametrize("package", installed_packages())
 def test_full_is_gensons_over_real_files(package: str, count: int) -> None:
@@ -63,11 +64,13 @@ def test_full_is_gensons_over_real_files(package: str, count: int) -> None:
         assert infer(value).full() == genson_schema(value), path
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("name", [name for name in EVERYDAY if name != "deep"])  # jsonschema recurses too deep there
 def test_the_value_is_valid_against_its_full_schema(name: str) -> None:
     Draft202012Validator(infer(EVERYDAY[name]).full()).validate(EVERYDAY[name])
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("budget", [12, 50, 150, 400, 1_000, 5_000])
 @pytest.mark.parametrize("name", EVERYDAY)
 def test_fitted_keeps_its_budget_and_generalises(name: str, budget: int) -> None:

@@ -133,6 +133,7 @@ def serving_with_errors(url: str, told: ScriptedProvider) -> Iterator[httpx.Clie
         yield client
 
 
+@pytest.mark.slow
 def test_a_reply_is_finished_before_the_process_stops(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/chat.db"
     migrate(url)

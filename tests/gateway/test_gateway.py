@@ -39,6 +39,7 @@ def tools_of(two: Two) -> dict[str, types.Tool]:
     return {tool.name: tool for tool in two.held.run(work)}
 
 
+@pytest.mark.quick_cases(1)
 def test_tools_that_two_servers_have_carry_their_servers_names(two: Two) -> None:
     assert text_of(two.held.call("north__whoami")) == "north"
     assert text_of(two.held.call("south__whoami")) == "south"

@@ -60,6 +60,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
         yield Addresses(place, f"http://127.0.0.1:{three}/mcp", config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["legacy", pytest.param("auto", marks=pytest.mark.slow)])
 def test_servers_at_addresses_and_processes_side_by_side(addresses: Addresses, mode: str) -> None:
     heard = Heard()

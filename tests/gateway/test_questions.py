@@ -123,6 +123,7 @@ def samples(id: str, **more: Any) -> dict[str, Any]:
     return {"id": id, "method": "sampling/createMessage", "params": {**params, **more}}
 
 
+@pytest.mark.quick_cases(9)
 @pytest.mark.parametrize("server", CARRIERS)
 @pytest.mark.parametrize("aside", [False, True], ids=["on-its-stream", "aside"])
 def test_a_server_asks_in_its_own_name(court: Court, server: str, aside: bool) -> None:
@@ -144,6 +145,7 @@ def test_a_server_asks_in_its_own_name(court: Court, server: str, aside: bool) -
     assert sampled.include_context is None
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("server", CARRIERS)
 def test_a_server_asks_nothing_while_only_another_works(court: Court, server: str) -> None:
     court.heard.asked.clear()
@@ -172,6 +174,7 @@ def test_roots_are_told_at_any_time_to_who_may_be_asked_at_any_time(court: Court
         assert answer["roots"][0]["uri"] == "file:///tmp/root"
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("server", CARRIERS)
 def test_a_question_ends_with_the_call(court: Court, server: str) -> None:
     """Its answer would go to a server that nobody waits for."""
@@ -190,6 +193,7 @@ def test_a_question_ends_with_the_call(court: Court, server: str) -> None:
         court.heard.pause = 0.0
 
 
+@pytest.mark.quick_cases(1)
 def test_a_question_ends_with_the_clients_call_and_with_the_servers_word(court: Court) -> None:
     if court.is_modern:  # the client answers it before it comes back
         return
@@ -218,6 +222,7 @@ def test_a_server_that_refuses_an_answer_by_http_is_spoken_to_as_before(court: C
     assert court.call("far_work", seconds=0) == court.call("far_work", seconds=0) == "done by far"
 
 
+@pytest.mark.quick_cases(1)
 def test_calls_of_several_servers_get_their_own_answers(court: Court) -> None:
     names = [*CARRIERS, "bank"]
     calls = [
@@ -343,6 +348,7 @@ def test_answers_go_to_nobody_but_who_asked(court: Court) -> None:
     assert json.loads(text_of(court.held.run(work)))["inputResponses"]["a"]["content"] == {"pin": "1234"}
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("server", CARRIERS)
 def test_log_lines_carry_the_servers_name(court: Court, server: str) -> None:
     court.heard.logs.clear()

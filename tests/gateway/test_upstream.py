@@ -533,6 +533,7 @@ def test_an_answer_that_is_done_with_takes_no_room_from_the_next_one() -> None:
         gc.enable()
 
 
+@pytest.mark.slow
 def test_progress_counts_as_what_a_server_tells() -> None:
     seen: list[float] = []
 
@@ -641,6 +642,7 @@ class Site:
         writer.close()
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("refuses_at", "steady", "opened", "paused"),
     [

@@ -68,6 +68,7 @@ def asking(
         yield Asking(held, heard, place)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("tool", ["by_answer", "by_request", "by_either"])
 def test_a_tool_asks_the_user_whichever_way_it_asks(asking: Asking, tool: str) -> None:
     for _ in range(2):
@@ -82,6 +83,7 @@ def test_a_tool_asks_for_several_things_at_once(asking: Asking) -> None:
     assert len(asking.heard.asked) == 3
 
 
+@pytest.mark.quick_cases(1)
 def test_a_tool_asks_several_times(asking: Asking) -> None:
     asking.heard.asked.clear()
     assert text_of(asking.held.call("in_rounds", {"rounds": 5})) == "5 rounds"
@@ -90,10 +92,12 @@ def test_a_tool_asks_several_times(asking: Asking) -> None:
     ]
 
 
+@pytest.mark.quick_cases(1)
 def test_a_tool_may_have_no_answer_yet(asking: Asking) -> None:
     assert text_of(asking.held.call("not_yet")) == "now"
 
 
+@pytest.mark.quick_cases(1)
 def test_a_prompt_and_a_resource_ask(asking: Asking) -> None:
     async def work(client: Client) -> Any:
         return await client.get_prompt("asking_prompt"), await client.read_resource("eras://north/size")

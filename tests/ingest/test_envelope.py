@@ -70,6 +70,7 @@ def test_what_the_model_reads_of_a_page(chat: Session) -> None:
     )
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("tools", [None, ["artifact_jq"]], ids=["variables", "artifact"])
 def test_the_schema_is_json_schema_if_the_policy_says_so(local: Engine, tenant: str, tools: list[str] | None) -> None:
     value = page(5_000)

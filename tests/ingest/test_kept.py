@@ -322,6 +322,7 @@ with Engine(url, create=False, jail="language-only") as engine:
 """
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("processes wait for the session's lock there")
 def test_two_processes_give_each_output_a_name_of_its_own(
     engine: Engine, session: Session, race: Callable[..., list[str]]

@@ -57,6 +57,7 @@ def said(engine: Engine, value: Any, name: str) -> tuple[str, list[tuple[str, st
     return text, [(variable.name, variable.shape) for variable in result.variables]
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("what", VALUES)
 def test_a_large_map_is_offered_like_one_that_is_parsed(

@@ -94,6 +94,7 @@ def test_integers_that_jq_rounds_are_a_failure(scope: Scope, program: str) -> No
     assert "integers beyond 2**53, which jq rounds" in failed(scope, ToolPolicy(mapper=program), value)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("id", [2**53, 10**22])
 def test_what_a_program_makes_of_large_integers_is_exact_or_a_failure(scope: Scope, id: int) -> None:
     value = {"id": id, "other": 1e300, "more": [2**60 + 1, 5]}
@@ -152,6 +153,7 @@ def test_what_goes_wrong_is_said_in_a_line(scope: Scope, program: str, text: str
     assert text in failed(scope, ToolPolicy(mapper=program), {"a": 1, "long": "x\n" * 100_000})
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("program", sampled(["def f: f; f", "[range(1e12)] | length", "last(range(1e12))"], 2))
 def test_a_program_without_end_is_killed(scope: Scope, program: str) -> None:
     begun = time.monotonic()
@@ -412,6 +414,7 @@ def test_what_a_template_cannot_do(scope: Scope, template: str, value: object, t
     assert time.monotonic() - begun < 3
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "template",
     [

@@ -133,6 +133,7 @@ with Engine(sys.argv[1]) as engine:
 """
 
 
+@pytest.mark.quick_cases(1)
 def test_processes_with_one_call_id_make_one_step(shared_url: str, race: Callable[..., list[str]]) -> None:
     assert len(set(race(3, ONE_CALL, shared_url))) == 1
 

@@ -72,6 +72,7 @@ def test_names_that_the_code_computes_are_there(given: Session) -> None:
         assert json.loads(outcome.json) == value, code
 
 
+@pytest.mark.slow
 def test_what_is_too_large_is_never_left_out_without_a_word(given: Session) -> None:
     for code in (
         "len(globals()['orders_' + 'big'])",
@@ -93,6 +94,7 @@ def test_what_is_too_large_is_never_left_out_without_a_word(given: Session) -> N
     assert given.run("len(globals()['orders_big'])").value == 33_000
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("the newest names and their sizes are found by the database")
 def test_what_begins_as_the_code_says_comes_before_what_is_newer(
     given: Session, monkeypatch: pytest.MonkeyPatch

@@ -49,6 +49,7 @@ def test_a_session_has_them_and_keeps_their_names(tmp_path: Path, sandbox: Sandb
         assert ask(engine.session("s"), "short(3e6)") == "3.0 million"
 
 
+@pytest.mark.slow
 def test_they_are_loaded_beside_the_root(sandbox: Sandbox) -> None:
     assert sandbox.run("1", session="idle").value == 1
     assert sandbox.run("import toolz\ntoolz.first([3])", session="a").value == 3

@@ -112,6 +112,7 @@ def test_code_that_is_run_again_leaves_its_names_what_they_are(session: Session)
     assert session.run("x = 1\n(a is b is s, b, t.tolist())").value == [True, [1, 2], [1, 2]]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("code", ["result = 5", "del result", "result = [result[0]]"])
 def test_what_refers_to_a_value_outlives_its_name(session: Session, code: str) -> None:
     ask(session, "[{'i': i, 't': [i]} for i in range(9000)]")
@@ -120,6 +121,7 @@ def test_what_refers_to_a_value_outlives_its_name(session: Session, code: str) -
     assert session.run("(one, len(same), one is same[0])").value == [{"i": 0, "t": [0]}, 9_000, True]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("code", "left"),
     [
@@ -289,6 +291,7 @@ def large(tmp_path_factory: pytest.TempPathFactory, sandbox: Sandbox) -> Session
     return session
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("where", ["at once", "later", "through a name of its own"])
 @pytest.mark.parametrize(
     "edit",
@@ -304,6 +307,7 @@ def test_what_code_changes_in_a_large_table_is_kept(large: Session, edit: str, w
     assert (pristine == before) is (edit == "nothing")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("left", "edit", "shown"),
     [

@@ -32,6 +32,7 @@ def made(session: Session, name: str) -> Any:
 QUICK = ("table", "series", "matrix")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MADE])
 def test_a_reference_brings_what_a_smaller_one_brings(session: Session, name: str) -> None:
     small = made(session, name)
@@ -48,6 +49,7 @@ def test_a_reference_brings_what_a_smaller_one_brings(session: Session, name: st
     assert session.resolve({"x": program}) == {"x": [len(value), "object" if name == "series" else "array"]}
 
 
+@pytest.mark.slow
 def test_paths_programs_and_readers(session: Session) -> None:
     small = made(session, "table")
     given = {"a": "$big[2].n", "b": {"$var": "big", "path": "1.s"}, "c": {"$var": "big", "jq": "map(.n) | add"}}
@@ -82,6 +84,7 @@ def test_a_file_of_it_is_json(session: Session, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "big.json").read_bytes())[:3] == small
 
 
+@pytest.mark.slow
 def test_what_is_too_big_says_what_to_do(session: Session, engine: Engine) -> None:
     made(session, "table")
     again = engine.session(session.id, tenant=session.tenant, policy=Policy(run_result_bytes=1 << 20))
@@ -116,6 +119,7 @@ def test_asynchronous_hosts_have_it_too(database_url: str, sandbox: Sandbox) -> 
     assert asyncio.run(talk()) == (list(range(4 * ROWS)),) * 2
 
 
+@pytest.mark.slow
 def test_a_table_whose_state_does_not_fit_is_the_table_it_was(local: Engine, tenant: str) -> None:
     """Its columns take more than a run may send; with its types, compressed, it takes less."""
     session = local.session("chat", tenant=tenant, policy=Policy(run_result_bytes=3 << 20))

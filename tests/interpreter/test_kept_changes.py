@@ -151,6 +151,7 @@ def test_a_further_name_of_stored_data_becomes_a_value_of_its_own(everywhere: Se
     assert everywhere.variable("users").value() == records(3_000)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("code", "told"),
     [

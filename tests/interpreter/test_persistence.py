@@ -109,6 +109,7 @@ def test_names_bound_before_an_error_are_kept(session: Session) -> None:
     assert session.run("f() == (1, 2)").value is True
 
 
+@pytest.mark.slow
 def test_a_big_table_is_kept_and_shown_in_part(session: Session) -> None:
     content = ask(session, "pd.DataFrame({'n': range(2_100_000)})")
     assert content.startswith("2,100,000 rows × 1 column; first 10 and last 10 rows shown\nn\n0\n1\n")
@@ -138,6 +139,7 @@ def test_the_end_takes_names_along(engine: Engine, session: Session) -> None:
     assert names(engine, session) == set()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("foreign keys and what is deleted with what")
 def test_what_is_deleted_takes_names_along(engine: Engine, session: Session) -> None:
     session.run(SETUP)

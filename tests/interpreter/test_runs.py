@@ -46,6 +46,7 @@ def mistake(session: Session, code: str) -> str:
     return reply.content
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("bytes are cut into frames that the driver writes and reads")
 def test_answers_are_exact_over_all_of_the_data(stocked: Session) -> None:
     for code, answer in [
@@ -101,6 +102,7 @@ def test_stored_data_is_assigned_for_one_run_only(stocked: Session) -> None:
     assert len(stocked.variable("users").value()) == COUNT  # type: ignore[arg-type]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("code", "check", "shape"),
     [
@@ -505,6 +507,7 @@ def test_an_interpreter_of_a_hosts_own_is_given_plain_text(sandbox: Sandbox) -> 
         assert session.run("double($double and 4)").value == 8
 
 
+@pytest.mark.slow
 def test_a_call_during_which_the_interpreter_is_closed_is_an_error_and_runs_anew_afterwards(tmp_path: Path) -> None:
     url, code = f"sqlite:///{tmp_path}/closed.db", {"code": "import time\ntime.sleep(20)\n6 * 7"}
     own = Sandbox()

@@ -66,6 +66,7 @@ def test_another_process_of_the_host_finds_files_in_the_database(
         assert session.call("code_interpreter", {"code": "open('a.txt').read()"}).text == "kept"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("two transactions at once")
 def test_a_file_that_two_calls_at_once_have_written_is_named(ask: Callable[..., str]) -> None:
     ask("open('log.txt', 'w').write('0')\nopen('other.txt', 'w').write('0')")

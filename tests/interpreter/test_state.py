@@ -70,6 +70,7 @@ def rows(engine: Engine, session: Session) -> dict[str, int]:
     return {row.name: row.size_bytes for row in engine.database.read(lambda c: c.execute(query).all())}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("rows of bytes")
 def test_names_are_what_they_were(session: Session, sandbox: Sandbox) -> None:
     assert session.run(SETUP).error is None
@@ -151,6 +152,7 @@ def test_data_of_a_large_name_follows_what_it_shares(session: Session) -> None:
     assert jq("orders") == "5"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("two transactions at once")
 def test_two_calls_at_once_both_count(session: Session) -> None:
     """As when a model calls the tool twice in one turn: each begins with the names that were there."""
@@ -165,6 +167,7 @@ def test_two_calls_at_once_both_count(session: Session) -> None:
     assert session.run("[f_0(), f_1(), f_2(), mine_0[2], mine_1, count]").value == [0, 1, 2, 9, [[0], 1], 0]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("two transactions at once")
 def test_a_change_that_two_calls_at_once_have_made_is_named(session: Session) -> None:
     session.run("x = []\nt = pd.DataFrame({'a': [1]})\nuntouched = [1]\ncount = 0\nas_before = 5")
@@ -198,6 +201,7 @@ import decimal, time
 """
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.postgresql("two transactions at once")
 @pytest.mark.parametrize(
     ("first", "second", "asked", "expected"),
@@ -225,6 +229,7 @@ def test_changes_of_two_calls_at_once_in_what_is_no_data_both_count(
     assert session.run(asked).value == expected
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("two transactions at once")
 def test_a_change_in_what_is_no_data_that_another_call_has_changed_is_told(session: Session) -> None:
     session.run(OWN)
@@ -234,6 +239,7 @@ def test_a_change_in_what_is_no_data_that_another_call_has_changed_is_told(sessi
     assert session.run("[a.total, hasattr(a, 'name'), Account.fee]").value == [7, False, [0]]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("two transactions at once")
 @pytest.mark.parametrize("count", [40, 40_000])
 def test_a_large_name_of_one_of_two_calls_at_once_is_what_was_kept(session: Session, count: int) -> None:
@@ -332,6 +338,7 @@ def _pretend_upgrade(url: str) -> None:
         engine.database.write(write)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("which", ["record", "base", "large"])
 def test_damage_is_told_and_the_rest_goes_on(session: Session, engine: Engine, sandbox: Sandbox, which: str) -> None:
     session.run("x = [1]\ndef f(): return 5\nbig = list(range(100_000))")

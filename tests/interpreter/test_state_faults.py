@@ -61,6 +61,7 @@ class Overtaken(Sandbox):
             self.first.pop(0)()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("made", "tool", "asked"),
     [

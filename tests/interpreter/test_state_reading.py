@@ -35,6 +35,7 @@ def rows(engine: Engine, session: Session) -> Mapping[str, int]:
     return {row.name: row.id for row in engine.database.read(lambda connection: connection.execute(query).all())}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "code",
     [

@@ -74,6 +74,7 @@ QUICK = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("shared_url", "name", "on_storage_failure"),
     [pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow) for case in CASES],

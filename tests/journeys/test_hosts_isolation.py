@@ -145,6 +145,7 @@ class TestIsolation:
             assert turn(host, lambda: None) == "variables"
         assert tools(pg.session("s")) == ["theirs", "mine"]
 
+    @pytest.mark.quick_cases(1)
     @pytest.mark.parametrize("level", SNAPSHOTS)
     @pytest.mark.parametrize(
         "what", sampled(["call", "run", "resolve", "record_usage", "store_artifact", "end", "session"], 3)

@@ -82,6 +82,7 @@ def prepared(engine: Engine) -> int:
     return int(engine.database.read(lambda connection: connection.exec_driver_sql(count).scalar_one()))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("said", "least", "most"), [(None, 1, 100), ("1", 6, 100), ("none", 0, 0)])
 def test_statements_are_prepared_where_no_pooler_is(
     postgres_url: str, sandbox: Sandbox, said: str | None, least: int, most: int

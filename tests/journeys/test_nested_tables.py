@@ -91,6 +91,7 @@ def checked(session: Session) -> None:
     assert '"repos_key":"org/r0"' in text("retrieve_offloaded_content", reference="pulls", line_range={"start": 1})
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("a path of many places is stored as text of another form, and read again")
 def test_a_table_is_a_name_everywhere(engine: Engine, tenant: str) -> None:
     session = opened(engine, tenant)
@@ -276,6 +277,7 @@ NAMES: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("what", NAMES)
 def test_names_mean_what_they_say(local: Engine, tenant: str, what: str) -> None:
     value, expected = NAMES[what]

@@ -44,6 +44,7 @@ def umask(value: int) -> Iterator[None]:
 # Modes
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("mask", "url"),
     [
@@ -244,6 +245,7 @@ NO_FILES = {
 }
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("argument", NO_FILES)
 def test_what_is_no_file_is_told_in_a_line(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, argument: str

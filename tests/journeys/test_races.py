@@ -55,6 +55,7 @@ def at_once(*works: Callable[[], Any]) -> list[Any]:
         return list(threads.map(run, works))
 
 
+@pytest.mark.quick_cases(1)
 def test_six_conversations_store_the_same_bytes(shared: Engine) -> None:
     sessions = [shared.session(f"s{i}") for i in range(6)]
     for turn in range(6):

@@ -80,6 +80,7 @@ def test_an_asynchronous_session_tells_deep_results(sqlite_url: str, sandbox: Sa
     asyncio.run(work())
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"a": value}])
 def test_a_deep_value_is_cut_wherever_python_is(wrap: Callable[[Any], Any]) -> None:
     value: Any = 1

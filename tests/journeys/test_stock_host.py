@@ -48,6 +48,7 @@ def fill(session: Session) -> None:
     session.store_artifact({"a": [1]}, name="mine")
 
 
+@pytest.mark.quick_cases(1)
 def test_the_end_takes_the_data_whatever_the_host_enforces(shared: Engine, shared_url: str, host: HostEngine) -> None:
     with HostSession(host) as transaction:
         session = shared.session("s", db=transaction)
@@ -67,6 +68,7 @@ def test_the_end_takes_the_data_whatever_the_host_enforces(shared: Engine, share
     assert set(counts(shared_url).values()) == {0}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("how", ["end", "delete_session", "delete_tenant", "sweep"])
 def test_nothing_stays_behind_where_foreign_keys_are_off(
     sqlite_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, how: str

@@ -85,6 +85,7 @@ def test_a_document_is_kept_where_there_is_no_room_for_its_records(engine: Engin
     assert (result.artifacts, tight.artifacts()) == ([], []) and knob in str(result.content)
 
 
+@pytest.mark.quick_cases(1)
 def test_another_engine_on_object_storage_answers_and_reads_them(s3: S3, shared_url: str, sandbox: Sandbox) -> None:
     def engine() -> Engine:
         return Engine(shared_url, blobs=ObjectStore(f"s3://{bucket}", **s3.settings), interpreter=sandbox)

@@ -43,6 +43,7 @@ def test_long_json_has_the_shape_of_its_value(name: str, lines: bool) -> None:
     assert 0.9 < found.tokens(lambda text, _: len(text)) / len(text) < 1.1
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "made",
     [
@@ -103,6 +104,7 @@ def test_surrogates_are_found_wherever_pieces_end(text: str, size: int) -> None:
         assert jsontext._without_surrogates(data) == jsontext._SURROGATE.sub(rb"\\u00", data)
 
 
+@pytest.mark.slow
 def test_many_surrogates_take_a_small_multiple_of_their_bytes() -> None:
     data = b"[%s]" % b",".join([rb'"\ud800"'] * 500_000)
     tracemalloc.start()

@@ -439,6 +439,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     "text",
     [
@@ -612,6 +613,7 @@ def unpatched(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory, name, size)
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.usefixtures("unpatched")
 @pytest.mark.parametrize("text", COSTLY.values(), ids=list(COSTLY))
 def test_what_is_lost_is_bounded(text: Callable[[int], bytes], monkeypatch: pytest.MonkeyPatch) -> None:

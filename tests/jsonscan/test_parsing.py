@@ -48,6 +48,7 @@ def test_json_is_the_same_value(value: Any, indent: int | None, escaped: bool) -
     assert outcome(data, parse) == outcome(data, jsontext.decode)
 
 
+@pytest.mark.quick_cases(1)
 @given(TABLES, st.data())
 def test_what_is_no_json_is_refused_with_the_same_words(value: Any, data: st.DataObject) -> None:
     text = json.dumps(value)

@@ -56,6 +56,7 @@ def test_a_gigabyte(kind: str, limit: int) -> None:
     assert int(done.stdout) < limit
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("start", "again", "problem"),
     [

@@ -50,6 +50,7 @@ def test_the_command_and_the_calls_agree_on_the_schema(empty_postgres_url: str, 
         assert engine.session("chat").process("hello", tool="greet").content == "hello"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("include_schemas", [False, True])
 def test_the_hosts_autogenerate_leaves_a_schema_of_ours_alone(empty_postgres_url: str, include_schemas: bool) -> None:
     byref.db.upgrade(empty_postgres_url, schema="byref")

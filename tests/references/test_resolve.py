@@ -161,6 +161,7 @@ def test_a_hosts_rollback_takes_the_note_along(shared_url: str) -> None:
         host.dispose()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.postgresql("a statement takes only so many parameters")
 def test_many_names_are_looked_up_at_once(session: Session, rows: Artifact) -> None:
     assert session.resolve({"x": [f"$none_{i}" for i in range(1_500)] + ["$rows[1].id"]})["x"][-1] == 2

@@ -69,6 +69,7 @@ def test_a_refusal_is_remembered(monkeypatch: pytest.MonkeyPatch, padding: int) 
     assert len(tried) == 2
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "draft",
     [

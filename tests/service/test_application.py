@@ -20,6 +20,7 @@ def problem(answer: httpx.Response, status: int, kind: str) -> str:
     return str(told["detail"])
 
 
+@pytest.mark.quick_cases(1)
 def test_a_chat_over_http(house: House, tenant: str) -> None:
     async def talk(client: httpx.AsyncClient) -> None:
         opened = (await client.put("/sessions/chat-1", json={"model": "claude-sonnet-5"})).json()
@@ -266,6 +267,7 @@ def test_an_integer_may_be_written_with_a_point(local_house: House, tenant: str)
     local_house.talk(local_house.token(tenant), talk)
 
 
+@pytest.mark.quick_cases(1)
 def test_a_table_too_big_to_be_stored_as_json_comes_as_records(house: House, tenant: str) -> None:
     async def talk(client: httpx.AsyncClient) -> None:
         await client.put("/sessions/a", json={})

@@ -43,6 +43,7 @@ def test_one_statement_finds_a_token_and_its_tenants_session(house: House, tenan
     assert ask(other, "theirs").status_code == 200
 
 
+@pytest.mark.quick_cases(1)
 def test_a_name_that_nothing_can_have_is_refused_to_those_who_may_ask(house: House, tenant: str) -> None:
     all_rights, none, unknown = house.token(tenant, *auth.RIGHTS), house.token(tenant, "inspect"), "byref_unknown"
 

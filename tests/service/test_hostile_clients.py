@@ -145,6 +145,7 @@ def test_who_dawdles_is_left_and_others_are_served(
     local_house.loop.run_until_complete(work())
 
 
+@pytest.mark.slow
 def test_a_server_that_is_busy_blames_no_client(
     local_house: House, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +263,7 @@ def test_ten_thousand_silent_connections_keep_nobody_out(tmp_path: Path) -> None
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("what", ["events", "live", "take"])
 def test_no_tenant_has_all_places_of_those_who_wait(
     local_house: House, monkeypatch: pytest.MonkeyPatch, what: str

@@ -98,6 +98,7 @@ def checked(answer: httpx.Response) -> Tags:
     return tags
 
 
+@pytest.mark.quick_cases(1)
 def test_the_pages_of_a_session(house: House, tenant: str) -> None:
     name = fill(house, tenant)
     token = house.token(tenant, "inspect", "content")
@@ -400,6 +401,7 @@ def test_errors_are_counted_and_found(house: House, tenant: str) -> None:
     assert "after=56&amp;only=errors" in first.text and 'rel="next"' not in rest.text
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("damage", ["{", "[1]", '{"made": 7}', "\x00ÿ"[1:], "null", ""])
 def test_a_damaged_run_is_shown_with_what_can_be_read(house: House, tenant: str, damage: str) -> None:
     async def work() -> None:

@@ -331,6 +331,7 @@ def test_a_secret_at_a_cut_is_redacted_whole(local_house: House, tenant: str) ->
     assert "[key]" in checked(step).text and "SECRET" not in step.text
 
 
+@pytest.mark.quick_cases(1)
 def test_code_is_shown_with_what_it_called_and_left(house: House, tenant: str) -> None:
     def tax(country: str) -> float:
         return {"DE": 0.19}[country]
@@ -371,6 +372,7 @@ def test_code_is_shown_with_what_it_called_and_left(house: House, tenant: str) -
     assert "said" not in checked(blind).text.replace("is said", "") and "kept = " not in blind.text
 
 
+@pytest.mark.quick_cases(1)
 def test_a_big_table_that_code_left_is_a_table(house: House, tenant: str) -> None:
     async def work() -> None:
         session = await house.engine.session("chat", tenant=tenant)

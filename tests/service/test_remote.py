@@ -62,6 +62,7 @@ def talk(house: House, tenant: str, work: Callable[[httpx.AsyncClient], Awaitabl
     return house.talk(house.token(tenant), opened)
 
 
+@pytest.mark.quick_cases(1)
 def test_code_calls_functions_of_a_client(house: House, tenant: str) -> None:
     asked: list[dict[str, Any]] = []
 
@@ -167,6 +168,7 @@ def test_a_call_that_needs_approval_is_asked_for_after_it(local_house: House, te
     talk(local_house, tenant, work, GET_ORDERS | {"approval": True})
 
 
+@pytest.mark.quick_cases(1)
 def test_two_services_on_one_database(house: House, tenant: str) -> None:
     """The run is the one's, the answer the other's; workers share the calls, and each is given out once."""
     second = House(house.engine, house.loop)

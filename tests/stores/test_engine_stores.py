@@ -49,6 +49,7 @@ FORMS: dict[str, tuple[Policy, object, str]] = {
 """Every form in which an envelope says where the bytes are."""
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.s3("a place that is no path, read by other programs")
 @pytest.mark.parametrize("form", FORMS)
 def test_every_envelope_says_where_the_bytes_are(form: str, placed: Placed, opened: Opened) -> None:
@@ -123,6 +124,7 @@ def test_every_reader_reads_every_store(placed: Placed, opened_on: Opened) -> No
     assert problems(opened_on.url, placed.store) == []
 
 
+@pytest.mark.quick_cases(1)
 def test_lines_are_read_by_ranges(placed: Placed, opened: Opened) -> None:
     text = "".join(f"{i:08} the quick brown fox jumps over the lazy dog\n" for i in range((20 << 20) // 53))
     store = Wrapped(placed.store)
@@ -198,6 +200,7 @@ def gone(session: Any, artifact_id: str, variable: str) -> None:
         session.resolve({"rows": f"${variable}"})
 
 
+@pytest.mark.quick_cases(1)
 def test_an_engine_with_another_store_says_which_one_it_needs(placed: Placed, opened: Opened, tmp_path: Path) -> None:
     name = secrets.token_hex(8)  # no warm sandbox has its data
     session = opened(placed.store).session(name, tools=TOOLS)
@@ -224,6 +227,7 @@ def lose(placed: Placed) -> None:
         placed.store.delete(sorted(placed.keys))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.s3("what is lost is an answer, not a missing file")
 def test_what_is_lost_is_said_and_comes_back_with_the_same_output(placed: Placed, opened_on: Opened) -> None:
     engine = opened_on(placed.store)

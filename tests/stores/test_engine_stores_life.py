@@ -62,6 +62,7 @@ def test_the_same_bytes_are_one_object_of_a_tenant(placed: Placed, opened: Opene
         assert other.location != first.location
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.s3("objects are listed and deleted by requests")
 def test_nothing_remains(placed: Placed, opened_on: Opened) -> None:
     engine = opened_on(placed.store)
@@ -158,6 +159,7 @@ def broken() -> Iterator[bytes]:
     raise RuntimeError("theirs")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.s3("what is written is an upload")
 def test_a_stream_that_fails_leaves_nothing(placed: Placed, opened_on: Opened) -> None:
     session = opened_on(placed.store).session("s", tools=TOOLS)

@@ -118,6 +118,7 @@ def test_what_sweeps_take_is_told_before_all_of_it_came(placed: Placed, opened: 
     assert given < 30 and placed.keys == set() and left(opened.url) == NOTHING
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("driver", "kind", "commits"),
     [

@@ -34,6 +34,7 @@ def engine_on(store: Any, tmp_path: Path) -> Engine:
     return Engine(f"sqlite:///{tmp_path}/byref.db", blobs=store, counter=CharCounter())
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("output", [LOG, ROWS], ids=["text", "json"])
 @pytest.mark.parametrize("preset", ["references", "pointers", "previews"])
 def test_the_path_is_named_and_the_data_is_in_it(preset: str, output: Any, store: FileStore, tmp_path: Path) -> None:

@@ -291,6 +291,7 @@ print(json.dumps(kept))
         assert sidecar == {name: "text/plain" if name.endswith(".txt") else "application/json"}
 
 
+@pytest.mark.slow
 def test_a_tenants_folder_made_and_removed_under_writers(folder: Path, race: Callable[..., list[str]]) -> None:
     script = """
 import secrets

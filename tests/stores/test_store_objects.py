@@ -138,6 +138,7 @@ def test_a_busy_server_is_asked_again(through: tuple[ObjectStore, Faults]) -> No
     assert faults.planned == []
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("fault", sampled([STALL, "cut request", "lose answer", "cut answer"], 2))
 @pytest.mark.parametrize("method", ["PUT", pytest.param("POST", marks=pytest.mark.slow)])
 def test_an_upload_that_is_cut_once_recovers_or_leaves_nothing_partial(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,8 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     The others look at what byref makes of an output, which is done before the database is asked. Tests with a database of
     their own are about it and are taken on both, but for those marked `quick_on(database, reason)`, and in memory those that are
-    marked for it. Of a table of cases that each have an engine or a sandbox it takes some, and each on one of the kinds, and of a
-    large product of parameters each once: see `_shorten`, `_in_turn` and `_each_once`.
+    marked for it. Of a table of cases that each have an engine or a sandbox it takes some, and each on one of the kinds, of a
+    large product of parameters each once, and of long cases a few: see `_shorten`, `_in_turn`, `_each_once` and `_few`.
     """
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
@@ -50,6 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _each_once(items)
     _shorten(items)
     _in_turn(items)
+    _few(items)
 
 
 MOST = 4
@@ -124,6 +126,24 @@ def _in_turn(items: list[pytest.Item]) -> None:
         on_both = [those for those in cases.values() if len(those) == len(BACKENDS)]
         for place, those in enumerate(on_both[1:]):
             those[place % len(BACKENDS)].add_marker(pytest.mark.slow)
+
+
+def _few(items: list[pytest.Item]) -> None:
+    """Leave to a whole run all but some of the cases of a test that is marked `quick_cases(number)`: each takes long.
+
+    Which ones depends on the test's name, so that each kind of database has its share of such tests.
+    """
+    tables: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("quick_cases") is not None and not item.get_closest_marker("slow"):
+            tables.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for name, cases in tables.items():
+        [number] = cases[0].get_closest_marker("quick_cases").args
+        first = zlib.crc32(name.encode()) % len(cases)
+        taken = {(first + place * len(cases) // number) % len(cases) for place in range(number)}
+        for place, case in enumerate(cases):
+            if place not in taken:
+                case.add_marker(pytest.mark.slow)
 
 
 def _url(request: pytest.FixtureRequest) -> str:

@@ -148,6 +148,7 @@ def test_a_checked_program_gives_its_outputs_alone(sandbox: Sandbox) -> None:
     assert unbalanced.error and "syntax error" in unbalanced.error.message
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("program", ["map(.id * 3) # each", "[limit(3; .[].id * 3)]", "(map(.id * 3)) as $x | $x"])
 def test_what_is_not_looked_into_is_told_by_its_numbers(sandbox: Sandbox, program: str) -> None:
     """Also of more data than is looked into: integers that were not there before are rounded ones, others were moved."""

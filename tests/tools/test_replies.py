@@ -85,6 +85,7 @@ def test_every_reply_is_bounded_and_says_so(local: Engine, kept: dict[str, str],
         assert "head and tail preserved" not in reply.content or tool == "retrieve_offloaded_content", tool
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("limit", [100, pytest.param(1_000, marks=pytest.mark.slow), 4_000])
 @pytest.mark.parametrize("name", ["CJK", "emoji", "base64", "records", "control characters", "rare letters"])
 def test_reading_on_as_replies_say_gives_all_of_the_data(

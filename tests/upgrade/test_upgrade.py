@@ -87,6 +87,7 @@ def test_a_database_of_a_release_has_one_of_everything(upgraded: Kept) -> None:
     assert upgraded.figures["frames"] > upgraded.figures["blobs"]
 
 
+@pytest.mark.quick_cases(1)
 def test_it_is_read_as_it_was_written(upgraded: Kept) -> None:
     assert db.current(upgraded.url) == db.head()
     with engine_on(upgraded.url, upgraded.blobs) as engine:
@@ -153,6 +154,7 @@ def test_conversations_go_on(engine: byref.Engine, kept: Kept, tenant: str) -> N
     assert examine(kept.url, deep=True, blobs=FileStore(kept.blobs), grace=timedelta(days=100_000)).problems == ()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("first", ["1 + 1", "q = 5", "Point(4).far()"])
 def test_definitions_are_there_after_any_first_call(engine: byref.Engine, first: str) -> None:
     chat = engine.session(f"chat {PLAIN}", tenant=PLAIN, tools=TOOLS)
@@ -176,6 +178,7 @@ def test_a_sweep_leaves_what_is_needed(engine: byref.Engine, kept: Kept) -> None
     assert (report.problems, set(report.figures.values())) == ((), {0})
 
 
+@pytest.mark.quick_cases(1)
 def test_it_goes_back_without_loss_and_comes_again(kept: Kept) -> None:
     at_first = table_by_table(kept.url)
     db.upgrade(kept.url)

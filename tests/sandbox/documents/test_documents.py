@@ -712,6 +712,7 @@ def test_more_tables_than_a_reader_sends_are_refused() -> None:
     assert found.error is not None and found.error.kind == "Crash" and not found.tables
 
 
+@pytest.mark.slow
 def test_a_document_with_more_columns_than_a_reply_can_name_says_so(sandbox: Sandbox) -> None:
     header = "".join(f"<th>column {n}</th>" for n in range(900))
     page = f"<table><tr>{header}</tr><tr>{'<td>1</td>' * 900}</tr></table>" * 200

@@ -107,6 +107,7 @@ def test_a_forged_chain_of_names_is_followed_in_no_time() -> None:
     assert time.process_time() - began < 0.5
 
 
+@pytest.mark.slow
 def test_of_many_programs_few_are_parsed_and_none_is_left_out() -> None:
     texts = {n.to_bytes(2): f"def f{n}(): return v{n}\n" + "a;" * 50_000 for n in range(100)}
     began = time.process_time()
@@ -182,6 +183,7 @@ VALUES: dict[str, Any] = {
 }
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("name", VALUES)
 def test_a_value_weighs_no_more_than_is_thought(name: str) -> None:
     data = msgspec.json.encode(VALUES[name])

@@ -69,6 +69,7 @@ _WAYS = [("ask", layer) for layer in MANDATORY] + [
 ]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("how", "layer"), _WAYS)
 def test_without_a_mandatory_layer_nothing_runs(script: Script, how: str, layer: str) -> None:
     done = script(_HANDICAPPED, json.dumps(MANDATORY[layer]), how)

@@ -136,6 +136,7 @@ def test_processor_time_is_bounded(sandbox: Sandbox, name: str) -> None:
     assert time.monotonic() - began < SLOWEST
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.every_case("each goes on in a way of its own")
 @pytest.mark.parametrize("name", WALL)
 def test_time_is_bounded(sandbox: Sandbox, name: str) -> None:

@@ -34,6 +34,7 @@ def differing(sandbox: Sandbox, owner: str, kind: str) -> dict[str, tuple[Any, A
     return {name: (outside[name], inside[name]) for name in outside if outside[name] != inside[name]}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", sampled(QUICK, 2))
 def test_groups_of_each_kind_of_column_are_those_of_plain_pandas(sandbox: Sandbox, kind: str) -> None:
     for owner in GROUPED:

@@ -53,6 +53,7 @@ def pixels(data: bytes) -> Any:
 # What code that plots looks like -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("code", "shown"),
     sampled([
@@ -393,6 +394,7 @@ def test_ten_thousand_open_figures_end_at_a_limit(sandbox: Sandbox) -> None:
     assert outcome.error is not None and outcome.error.kind in ("CpuLimit", "MemoryLimit")
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "code",
     [

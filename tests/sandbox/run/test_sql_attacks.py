@@ -304,6 +304,7 @@ def test_nothing_is_written(sql: Sql, folder: Path, open_ground: dict[str, Any],
     assert not (folder / "target").exists()
 
 
+@pytest.mark.slow
 def test_the_settings_alone_hold_as_well(folder: Path, open_ground: dict[str, Any]) -> None:
     made = outside(_SETTINGS_ALONE, folder)
     assert len(made) == len(READS) + len(WRITES)

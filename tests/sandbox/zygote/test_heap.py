@@ -78,6 +78,7 @@ def test_what_is_freed_later_is_given_back(gathered: dict[str, float]) -> None:
     assert gathered["left"] < gathered["grown"] / 5
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "room",
     [

@@ -79,6 +79,7 @@ def test_who_is_killed_leaves_no_orphan(tmp_path: Path, victims: tuple[str, ...]
     assert until(lambda: not marked(marker))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["s", pytest.param(None, marks=pytest.mark.slow)])
 def test_a_text_with_tables_has_the_time_that_reading_it_takes(
     own: Sandbox, name: str | None, monkeypatch: pytest.MonkeyPatch

@@ -49,6 +49,7 @@ def standby_of(zygote: int) -> int:
     return found
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("session", [None, "next"])
 def test_the_next_run_is_the_one_that_stands_by(breakable: Sandbox, session: str | None) -> None:
     zygote = zygote_of(breakable, session)
@@ -72,6 +73,7 @@ def test_it_has_what_was_bound_last(breakable: Sandbox) -> None:
         assert breakable.run("df('x').shape", data, session="bound").value == [1, 1]
 
 
+@pytest.mark.slow
 def test_an_idle_session_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is another one made, until the next run: that finds all as it was."""
     setting = "from {package}.zygote import standby\nstandby.IDLE_SECONDS = 0.5\n{entry}("
@@ -155,6 +157,7 @@ result = [found for found in map(kind, range(256)) if found]
     assert sorted(ahead) == sorted(forked)
 
 
+@pytest.mark.slow
 def test_the_clock_starts_with_the_run(breakable: Sandbox) -> None:
     """Neither its waiting nor its rehearsal is the run's."""
     limits = Limits(wall_seconds=1.5, cpu_seconds=0.3)
