@@ -80,6 +80,19 @@ def decode(data: bytes | mmap.mmap | memoryview, read: Callable[[Any], Any] = _s
             raise NotJSON(_TOO_DEEP) from None
 
 
+def decode_strict(data: bytes) -> object:
+    """Return the value of JSON text in UTF-8, with nothing that is beyond the standard; raise NotJSON."""
+    if is_too_deep(data):
+        raise NotJSON(_TOO_DEEP)
+    with collector_paused():
+        if not is_utf8(data):
+            raise NotJSON("not UTF-8")
+        try:
+            return _strict.decode(data)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise NotJSON(str(error)) from None
+
+
 def loads(text: str, *, strict: bool = True) -> Any:
     """Return the value of a short JSON text as `json.loads` does; raise NotJSON, or another ValueError.
 

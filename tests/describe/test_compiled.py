@@ -154,9 +154,20 @@ def test_both_forms_fold_the_same(seeds: range) -> None:
         assert_both_agree({"x": maps(random), "y": [maps(random)]})
 
 
+@pytest.mark.parametrize("keys", [900, 1_001])
+def test_both_forms_fold_the_same_of_what_has_many_keys(keys: int) -> None:
+    """Revisions of one map have the same keys: of many keys they are data, of more objects they are columns."""
+    for value in (1, {"a": 1}, [{"b": 2}]):
+        for count in (2, 4, 5, 20):
+            objects = [{f"k{n}": value for n in range(keys)} for _ in range(count)]
+            assert_both_agree(objects)
+            assert bool(infer(objects).folded) is (keys > 1_000 and count < 5)
+            assert_both_agree([{"pages": objects[:2]}, {"pages": objects[2:]}, {"pages": [*objects, {"other": 1}]}])
+
+
 def test_what_is_not_plain_is_left_to_python(compiled: Any) -> None:
     def left(value: object, *, plain: bool = False) -> bool:
-        return compiled.read(value, _node, {}, plain, True, 250, 32, 1_000, 512) is None
+        return compiled.read(value, _node, {}, plain, True, 250, 32, 1_000, 4, 512) is None
 
     circle: list[Any] = []
     circle.append(circle)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_values import EVERYDAY, VALUES, nested
 
-from byref.describe.example import Example, Examples
+from byref.describe.example import Example, Examples, _Choice
 from byref.describe.schema import infer
 
 USER = {"login": "ada", "id": 1, "url": "https://api.example.com/users/ada"}
@@ -88,6 +88,30 @@ def test_nothing_in_an_example_is_untrue(name: str, budget: int) -> None:
 def test_what_nests_too_deeply_to_be_shown_is_not_called_whole() -> None:
     found = shown(nested(240, [{"a": 1}] * 3))
     assert found is not None and not found.is_whole
+
+
+def tree(levels: int, number: int = 1) -> dict[str, Any]:
+    """A tree whose objects have five objects each, and none a key of another."""
+    if not levels:
+        return {"v": number}
+    return {f"n{5 * number + n}": tree(levels - 1, 5 * number + n) for n in range(5)}
+
+
+@pytest.mark.parametrize("budget", [100, 600])
+def test_of_a_tree_with_scalars_at_its_ends_alone_one_end_is_shown(
+    budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[object] = []
+    plain = _Choice._open_object
+
+    def open_object(self: _Choice, part: Any, *arguments: Any) -> None:
+        opened.append(part)
+        plain(self, part, *arguments)
+
+    monkeypatch.setattr(_Choice, "_open_object", open_object)
+    found = shown(tree(6), budget)
+    assert found is not None and re.search(r'"v":\d+', found.text) and not found.is_whole
+    assert len(opened) < 1_500  # of 19,531
 
 
 FULL = {

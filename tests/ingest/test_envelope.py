@@ -211,6 +211,18 @@ def test_every_record_fits_the_schema(chat: Session) -> None:
     )
 
 
+def test_a_schema_that_is_much_longer_than_its_text_is_stored_in_part(chat: Session) -> None:
+    def tree(levels: int, number: int = 1) -> Any:
+        if not levels:
+            return {"v": number}
+        return {f"n{5 * number + n}": tree(levels - 1, 5 * number + n) for n in range(5)}
+
+    value = tree(6)
+    [artifact] = chat.process(value, tool="t").artifacts
+    assert artifact.schema is not None and len(json.dumps(artifact.schema)) < 200_000
+    assert jsonschema.Draft7Validator(artifact.schema).is_valid(value)
+
+
 def test_key_order_is_the_sources(chat: Session) -> None:
     rows = [{"z": i, "a": i, "m": i} for i in range(5_000)]
     envelope = envelope_of(chat, {"rows": rows, "beta": {}, "alpha": 1})

@@ -45,7 +45,7 @@ typedef struct {
     Node *made;
     PyObject **column; /* a stack of the columns that are being read, which it owns */
     size_t height, column_room;
-    size_t work, map_keys, wide_keys, chunk;
+    size_t work, map_keys, wide_keys, few_objects, chunk;
     int state, plain, fold, deepest, folded, is_cut;
 } Reading;
 
@@ -154,7 +154,7 @@ static size_t fold(Reading *r, Node *node, size_t known, size_t objects, size_t 
         return new;
     }
     if (new <= r->map_keys && new + live <= r->wide_keys) return 0;
-    if (objects > 1 && node->objects < objects) {
+    if (objects > (new + live > r->wide_keys ? r->few_objects : 1) && node->objects < objects) {
         if (every * objects == all) return 0;
         only = 1;
     }
@@ -326,12 +326,12 @@ done:
 
 static PyObject *read_value(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *value, *make_node, *known, *node, *result = NULL;
-    Py_ssize_t map_keys, wide_keys, chunk;
+    Py_ssize_t map_keys, wide_keys, few_objects, chunk;
     Reading r = {0};
-    if (!PyArg_ParseTuple(arguments, "OOO!ppinnn", &value, &make_node, &PyDict_Type, &known, &r.plain, &r.fold, &r.deepest, &map_keys,
-                          &wide_keys, &chunk)) return NULL;
-    if (map_keys < 0 || wide_keys < 0 || chunk < 1) return PyErr_Format(PyExc_ValueError, "these are counts");
-    r.map_keys = (size_t)map_keys, r.wide_keys = (size_t)wide_keys, r.chunk = (size_t)chunk;
+    if (!PyArg_ParseTuple(arguments, "OOO!ppinnnn", &value, &make_node, &PyDict_Type, &known, &r.plain, &r.fold, &r.deepest, &map_keys,
+                          &wide_keys, &few_objects, &chunk)) return NULL;
+    if (map_keys < 0 || wide_keys < 0 || few_objects < 1 || chunk < 1) return PyErr_Format(PyExc_ValueError, "these are counts");
+    r.map_keys = (size_t)map_keys, r.wide_keys = (size_t)wide_keys, r.few_objects = (size_t)few_objects, r.chunk = (size_t)chunk;
     Node *root = make(&r);
     int kind = root ? kind_of(&r, value) : 0;
     if (kind && !(kind & CONTAINER)) root->kinds = kind;
@@ -353,4 +353,4 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 static struct PyModuleDef def = {PyModuleDef_HEAD_INIT, "_columns", NULL, -1, functions, NULL, NULL, NULL, NULL};
 /* VERSION becomes another number, here and where the module is loaded, when a function takes or returns something else. */
-PyMODINIT_FUNC PyInit__columns(void) { PyObject *m = PyModule_Create(&def); return m && PyModule_AddIntConstant(m, "VERSION", 1) ? 0 : m; }
+PyMODINIT_FUNC PyInit__columns(void) { PyObject *m = PyModule_Create(&def); return m && PyModule_AddIntConstant(m, "VERSION", 2) ? 0 : m; }

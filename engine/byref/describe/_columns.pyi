@@ -12,6 +12,7 @@ def read(
     deepest: int,
     map_keys: int,
     wide_keys: int,
+    few_objects: int,
     chunk: int,
     /,
 ) -> tuple[Node, bool, bool] | None:

@@ -38,7 +38,7 @@ from byref.extensions import load
 if TYPE_CHECKING:
     from byref.describe import _columns as compiled
 else:
-    compiled = load("byref.describe._columns", 1)
+    compiled = load("byref.describe._columns", 2)
 
 MAX_DEPTH: Final = 250
 """Maximum described levels of nesting. Decoders stop between 500 and 1,024, and a schema nests deeper than its value."""
@@ -54,6 +54,8 @@ MAP_KEYS: Final = 32
 """An object with more rare keys than this is a map if their values are all arrays or all objects: its keys are data."""
 WIDE_KEYS: Final = 1_000
 """An object with more rare keys than this is a map, whatever its values are."""
+FEW_OBJECTS: Final = 4
+"""Up to so many objects with more than `WIDE_KEYS` keys are maps even if they have the same keys: revisions of one map, or its pages."""
 
 
 class NotPlain(ValueError):
@@ -137,7 +139,8 @@ class Inference:
             if not _has_room(FRAMES * deepest):
                 break
             levels = min(deepest, self.deepest)
-            read = compiled.read(value, _node, self._known, self.plain, self.fold, levels, MAP_KEYS, WIDE_KEYS, CHUNK)
+            bounds = (MAP_KEYS, WIDE_KEYS, FEW_OBJECTS, CHUNK)
+            read = compiled.read(value, _node, self._known, self.plain, self.fold, levels, *bounds)
             if read is None or not read[2]:
                 break
         return read
@@ -291,8 +294,9 @@ class Inference:
         if len(new) <= MAP_KEYS and len(new) + len(node.members) <= WIDE_KEYS:
             return set()
         count = len(objects)
+        few = FEW_OBJECTS if len(new) + len(node.members) > WIDE_KEYS else 1
         # A new key that more than half of these objects have is the name of a field that came late, not data.
-        if count == 1 or node.objects >= count:
+        if count <= few or node.objects >= count:
             rare = new
         elif len(keys) * count == sum(map(len, objects)):
             return set()
@@ -345,11 +349,11 @@ def _node(said: tuple[Any, ...], rest_keys: dict[str, None] | None, in_all: list
 def may_be_folded(node: Node) -> bool:
     """Tell whether keys of a node without folded ones might have been folded if its objects had been read in other chunks.
 
-    Keys that all objects have are never folded.
+    Keys that all objects have are only folded if they are many.
     """
-    some = [member.kinds for key, member in node.members.items() if key not in (node.required or ())]
-    if some and len(node.members) > WIDE_KEYS:
+    if len(node.members) > WIDE_KEYS:
         return True
+    some = [member.kinds for key, member in node.members.items() if key not in (node.required or ())]
     return any(sum(bool(kinds & kind) for kinds in some) > MAP_KEYS for kind in (OBJECT, ARRAY))
 
 

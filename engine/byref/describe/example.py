@@ -38,6 +38,8 @@ _ENTRIES: Final = 4
 """Scalar entries of a map that are shown if these are all; of more, a few."""
 _KEY: Final = 80
 _LEVELS: Final = 60
+_OPENED: Final = 100
+"""Containers that are opened: of some hundred published documents none needed more than 94."""
 _MAP: Final = 0.5
 """Levels that a map counts for; a member counts for one."""
 _ALIKE: Final = 2
@@ -150,6 +152,8 @@ class Examples:
         self._types = Types(outline)
         self._elements = _Elements(self._types)
         self._strings: Sequence[int] = _STRINGS
+        self._too_little: dict[int, int] = {}
+        """The most characters in which there was no room for everything, by the characters of strings."""
 
     def fitted(self, budget: int, measure: Callable[[str], int], *, aim: int | None = None) -> Example | None:
         """Return an example of the value in at most `budget` tokens, counted by `measure`; None if none fits.
@@ -168,17 +172,22 @@ class Examples:
     def _within(self, room: int, measure: Callable[[str], int], aim: int) -> Example:
         is_improvable = False
         for most in self._strings:
-            choice = _Choice(self._types, self._elements, room, most)
-            choice.is_thrifty = most == _STRINGS[-1]
+            is_last = most == _STRINGS[-1]
+            if not is_last and room <= self._too_little.get(most, 0):
+                is_improvable = True
+                continue
+            choice = _Choice(self._types, self._elements, room, most, must_be_complete=not is_last)
+            choice.is_thrifty = is_last
             root = choice.of(self._value)
             is_improvable = is_improvable or not choice.is_complete
-            if not choice.is_complete and most != _STRINGS[-1]:
+            if not choice.is_complete and not is_last:
+                self._too_little[most] = room
                 continue
             writing = _Writing(most)
             shown = writing.shown(root)
             text = compact(shown)
             tokens = measure(text)
-            if tokens <= aim or most == _STRINGS[-1]:
+            if tokens <= aim or is_last:
                 break
             self._strings = self._strings[1:]  # with more room, it would take no fewer tokens
         is_whole = not (choice.is_empty or writing.cuts or writing.gaps)
@@ -188,16 +197,23 @@ class Examples:
 class _Choice:
     """Chooses what to show in about `room` characters, with at most `most` characters of each string."""
 
-    def __init__(self, types: Types, elements: _Elements, room: int, most: int) -> None:
+    def __init__(
+        self, types: Types, elements: _Elements, room: int, most: int, *, must_be_complete: bool = False
+    ) -> None:
         self._types = types
         self._elements = elements
         self._left = room
+        self._unopened = _OPENED
+        """How many more containers may be opened: a tree whose objects have nothing but objects would be opened to its last one."""
         self._most = most
+        self._must_be_complete = must_be_complete
+        """Whether it may stop as soon as it finds that something has no room."""
         self._pending: list[tuple[float, int, float, _Part, Callable[[_Part], None]]] = []
         self._count = 0
         self._seen: set[Record] = set()
         self._weights: dict[Record, float] = {}
         self.is_complete = True
+        """Whether there was room for all that is to be shown."""
         self.is_thrifty = False
         """Whether less is shown than otherwise of what the first elements lack, and of members that are alike."""
         self.is_empty = False
@@ -206,22 +222,26 @@ class _Choice:
     def of(self, value: object) -> _Part:
         root: list[_Part] = []
         self._offer(value, self._types.root, 0, root.append, 2)
-        while self._pending:
+        while self._pending and (self.is_complete or not self._must_be_complete):
             _, _, depth, part, place = heappop(self._pending)
             if depth > _LEVELS:
-                self.is_complete = False
                 continue
-            cost = 4
-            if self._left < cost + _MARK and root:
+            if self._left < 4 + _MARK and root:
                 self.is_complete = False
-                continue
+                break  # nothing that is pending takes less
             if isinstance(part, _Scalar):
                 if part.size(self._most) + part.cost > self._left:
                     self.is_complete = False
                 else:
                     self._left -= part.size(self._most) + part.cost
                     place(part)
-            elif isinstance(part, _Object):
+                continue
+            self._unopened -= 1
+            if self._unopened < 0:
+                if root:
+                    continue
+                self._pending.clear()  # of one path the end is shown, so that something is
+            if isinstance(part, _Object):
                 self._open_object(part, depth, place)
             else:
                 self._open_array(part, depth, place)

@@ -37,6 +37,11 @@ _MOST: Final = 3
 _Json = dict[str, Any]
 
 
+def size(node: Node) -> int:
+    """Return about how many characters `render(node)` takes as compact JSON."""
+    return _Fitting(required=True).size(node)
+
+
 class _Candidate(NamedTuple):
     schema: _Json
     tokens: int

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from byref.describe.columns import MAP_KEYS, WIDE_KEYS
+from byref.describe.columns import FEW_OBJECTS, MAP_KEYS, WIDE_KEYS
 from byref.describe.nodes import ARRAY, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, Node, copied
 
 _ALIKE: Final = 4
@@ -91,7 +91,8 @@ def _rare(node: Node) -> list[str]:
     """Return the keys to fold: `Inference._foldable` decides the same of the objects that it reads at once."""
     if len(node.members) <= MAP_KEYS:
         return []
-    rare = [key for key in node.members if node.objects == 1 or 2 * node.count(key) <= node.objects]
+    few = FEW_OBJECTS if len(node.members) > WIDE_KEYS else 1
+    rare = [key for key in node.members if node.objects <= few or 2 * node.count(key) <= node.objects]
     if len(rare) > WIDE_KEYS:
         return rare
     of_kind = {kind: [key for key in rare if node.members[key].kinds & CONTAINER == kind] for kind in (OBJECT, ARRAY)}

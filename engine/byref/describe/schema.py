@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from byref.describe.alike import Alike
 from byref.describe.columns import CHUNK, Abridged, Inference, NotPlain, TooDeep
-from byref.describe.fit import GUESS, fit, render
+from byref.describe.fit import GUESS, fit, render, size
 from byref.describe.grids import Grid, grids
 from byref.describe.nodes import Node, cut_at
 from byref.describe.outline import Outline
@@ -52,6 +52,11 @@ class Schema:
     def outline(self) -> Outline:
         """The schema as types, which are written in a short notation."""
         return Outline(self._node, self._value, self.grids)
+
+    @property
+    def size(self) -> int:
+        """About how many characters the full schema takes as compact JSON, maps that were folded left folded."""
+        return size(self._node)
 
     def values(self, size: int, *, is_table: bool = False) -> list[Fact]:
         """Return what can be said of the values, the most telling first; `size`, the bytes of their text, bounds the work, less so if it

@@ -22,6 +22,7 @@ from byref.conversation import room
 from byref.conversation.scope import Scope
 from byref.db.payloads import uri_of
 from byref.describe.packing import pack_schema
+from byref.describe.schema import Schema
 from byref.describe.shape import kind_of
 from byref.ingest.documents import MARKUP
 from byref.ingest.envelope import FORMS, Brief, Builder, Form, Reference, Rendered, TruncatedBuilder
@@ -35,9 +36,12 @@ from byref.policy.routes import Route
 logger = logging.getLogger("byref")
 
 SCHEMA_CHARS = 131_072
-"""Maximum characters of a stored schema whose maps had to be folded."""
-_ENOUGH_OF_SCHEMA: Final = 0.7
+"""Maximum characters of a stored schema whose maps had to be folded, or that is too long to be stored whole."""
+_ENOUGH_OF_SCHEMA: Final = 0.5
 """Share of these from which on it is detailed enough: each further try to fill them takes up to 60 ms."""
+_LONGEST_SCHEMA: Final = 2
+"""Times the bytes of a text that its whole schema may have in characters. That of a tree in which no key comes twice has five times
+as many; that of published documents has at most 1.4."""
 LEAST_ENVELOPE = 300
 """Minimum tokens of a useful envelope. If the budget is too small for one per block, the smaller blocks share one."""
 _UNSTORED = "INCOMPLETE: nothing of this was stored, for {knob} would be passed. Ask the tool for less if need be."
@@ -440,13 +444,18 @@ def _describe(prepared: Prepared, measured: Measured) -> Description:
         shown,
         measured.tokens,
         measured.shape,
-        pack_schema(
-            schema.fitted(SCHEMA_CHARS, len, guess=1, enough=_ENOUGH_OF_SCHEMA) if schema.folded else schema.full()
-        ),
+        pack_schema(_stored_schema(schema, block.size)),
         name=name,
         is_string=block.reading is not None or (_form(prepared.scope).keeps_text and not block.is_written),
         reading=block.reading,
     )
+
+
+def _stored_schema(schema: Schema, size: int) -> dict[str, object]:
+    """Return the full schema of a value whose text has `size` bytes, or a more general one if maps were folded or it is too long."""
+    if schema.folded or schema.size > max(SCHEMA_CHARS, _LONGEST_SCHEMA * size):
+        return schema.fitted(SCHEMA_CHARS, len, guess=1, enough=_ENOUGH_OF_SCHEMA)
+    return schema.full()
 
 
 def _seen(prepared: Prepared, outlook: Outlook) -> int | None:

@@ -111,7 +111,7 @@ class _Reader:
 
         Records are cut this way, because a search for a few bytes costs next to nothing. The place may be wrong: inside a string,
         or at another level. Then the chunk is not a list of members and does not parse, because from the beginning of a member
-        JSON can be read in one way only.
+        JSON can be read in one way only. What goes beyond the standard is left to `_scan`: a wrong guess is not read twice.
         """
         if not self._boundary or self._spare < 0:
             return False
@@ -122,7 +122,7 @@ class _Reader:
         inner, text = self._open[-1], self._data[self._at : end - 1]
         is_array = type(inner) is list
         try:
-            members: Any = jsontext.decode(b"[%s]" % text if is_array else b"{%s}" % text)
+            members: Any = jsontext.decode_strict(b"[%s]" % text if is_array else b"{%s}" % text)
         except jsontext.NotJSON:
             self._spare -= end - self._at
             return False
