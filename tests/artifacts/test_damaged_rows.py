@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import text, update
 
 from byref import ArtifactMissing, Engine, Policy, Session, db
 from byref.artifacts.store import NO_SHAPE
+from byref.db.tables import ArtifactRow
+from byref.service.inspector import chart
 
 pytestmark = pytest.mark.postgresql("the rows are written past the engine")
 USERS = {"users": [{"id": n, "name": f"user {n}"} for n in range(900)]}
@@ -66,6 +70,61 @@ def test_a_damaged_detail_of_a_step_is_left_out(
     assert [dict(one.detail) for one in session.ledger()] == [{}] * 3
     read(session)
     assert any("detail is damaged" in str(problem) for problem in db.verify(engine.database.engine))
+
+
+@pytest.mark.parametrize("damaged", ["no", 17, [17], [[]], [["a", "b"]], [[99, 1 << 70]], {"a": 1}, None])
+@pytest.mark.parametrize("name", ["stands", "artifacts", "beside", "variables", "instructions"])
+def test_a_member_of_a_detail_that_is_of_another_type_is_left_out(
+    session: Session, change: Callable[..., None], name: str, damaged: object
+) -> None:
+    change("ledger", "detail", json.dumps({name: damaged, "blocks": 2, "mapper": "kept"}))
+    assert all(one.detail["mapper"] == "kept" for one in session.ledger())
+    assert len(session.history()) == 3
+    read(session)
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", '{"sets_context": 1}', '{"sets_context": true, "through": "all"}'])
+def test_the_chart_is_drawn_over_damaged_details(
+    engine: Engine, session: Session, change: Callable[..., None], damaged: str
+) -> None:
+    session.record_usage({"input_tokens": 900, "output_tokens": 9})
+    change("ledger", "detail", damaged)
+    points = engine.database.read(lambda connection: chart.points(connection, session._scope.row))
+    assert [one.step for one in points] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["value", "limit", "context", "window", "calibration"])
+def test_a_decision_is_explained_without_numbers_that_are_none(
+    session: Session, change: Callable[..., None], name: str
+) -> None:
+    numbers = {"value": 1, "limit": 2, "unit": "bytes", "context": 3, "window": 4, "calibration": 1.5}
+    change("ledger", "detail", json.dumps(numbers | {name: ["none"]}))
+    assert all(str(session.explain(step)) for step in (1, 2, 3))
+
+
+@pytest.mark.parametrize("damaged", ["[", "17", '{"a": 1}', "[1]"])
+def test_what_led_to_an_expired_artifact_may_be_damaged(
+    engine: Engine, session: Session, tenant: str, change: Callable[..., None], damaged: str
+) -> None:
+    id_, past = session.artifacts()[0].id, datetime.now(UTC) - timedelta(hours=1)
+    expired = update(ArtifactRow).where(ArtifactRow.tenant == tenant).values(expires_at=past)
+    engine.database.write(lambda connection: connection.execute(expired))
+    engine.sweep()
+    change("tombstones", "variables", damaged)
+    change("tombstones", "shape", damaged)
+    assert "it expired on" in session.call("artifact_read", {"artifact_id": id_}).text
+
+
+@pytest.mark.parametrize("damaged", ["[", "17", '{"a": 1}', "[1]", '["nothing"]'])
+def test_of_damaged_tools_those_of_the_policy_hold(
+    engine: Engine, tenant: str, change: Callable[..., None], damaged: str
+) -> None:
+    engine.session("t", tenant=tenant, tools=["artifact_jq"])
+    change("sessions", "tools", damaged, "name = 't'")
+    again = engine.session("t", tenant=tenant)
+    assert [tool["name"] for tool in again.tools("anthropic")] == [
+        tool["name"] for tool in engine.session("u", tenant=tenant).tools("anthropic")
+    ]
 
 
 @pytest.mark.parametrize("damaged", ["[", "17", '[{"$bytes": "a"}]'])
