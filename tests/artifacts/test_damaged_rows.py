@@ -160,6 +160,35 @@ def test_a_file_of_a_run_whose_name_none_can_have_is_left_out(
     assert "p.txt" in session.call("code_interpreter", {"code": "open('p.txt').read()"}).text
 
 
+@pytest.mark.parametrize("table", ["artifacts", "frames"])
+def test_no_row_leads_to_data_of_another_tenant(local: Engine, tenant: str, table: str) -> None:
+    """Where foreign keys are off, a row may name any blob."""
+    own, other = (local.session("s", tenant=tenant + end) for end in "ab")
+    artifact, secret = own.store_artifact("own " * 20_000), other.store_artifact("secret " * 20_000)
+    given = {"mine": artifact.row_id, "its": secret.row_id}
+    blob = "(SELECT blob_id FROM byref_artifacts WHERE id = :{})"
+    changes = {
+        "artifacts": [f"UPDATE byref_artifacts SET blob_id = {blob.format('its')} WHERE id = :mine"],
+        "frames": [
+            f"DELETE FROM byref_frames WHERE blob_id = {blob.format('mine')} AND :its",
+            f"UPDATE byref_frames SET blob_id = {blob.format('mine')} WHERE blob_id = {blob.format('its')}",
+        ],
+    }
+    with local.database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
+        connection.commit()
+        for change in changes[table]:
+            connection.execute(text(change), given)
+        connection.commit()
+        connection.exec_driver_sql("PRAGMA foreign_keys = ON")
+    assert "secret" not in own.call("artifact_read", {"artifact_id": artifact.id}).text
+    assert len(own.artifacts()) == (table == "frames")
+    if table == "frames":
+        with pytest.raises(ArtifactMissing):
+            artifact.payload.read()
+    assert [problem for problem in db.verify(local.database.engine) if "tenant" in str(problem)]
+
+
 @pytest.mark.parametrize("seconds", [1e300, 1e14])
 def test_a_use_is_written_whatever_the_time_to_live(
     engine: Engine, session: Session, change: Callable[..., None], seconds: float
