@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice, pairwise
 from operator import methodcaller
@@ -27,6 +28,11 @@ def cells(
         return [value for chunk in array.chunks for value in cells(chunk, names_of, others)]
     if types.is_dictionary(kind):
         return cells(array.dictionary_decode(), names_of, others)
+    if types.is_run_end_encoded(kind):
+        values, lengths = _runs(array)
+        return [
+            one for one, length in zip(cells(values, names_of, others), lengths, strict=True) for _ in range(length)
+        ]
     if types.is_timestamp(kind):
         return _moments(array)
     if types.is_date(kind) or types.is_time(kind):
@@ -38,9 +44,8 @@ def cells(
         rows: Iterable[Any] = zip(*columns, strict=True) if columns else [()] * len(array)
         return [dict(zip(names, row, strict=True)) if valid else None for row, valid in zip(rows, there, strict=True)]
     if types.is_map(kind) and there:
+        pairs = zip(*(cells(part, names_of, others) for part in _keys_and_items(array)), strict=True)
         ends = array.offsets.to_pylist()
-        parts = [part.slice(ends[0], ends[-1] - ends[0]) for part in (array.keys, array.items)]
-        pairs = zip(*(cells(part, names_of, others) for part in parts), strict=True)
         lists = [[*islice(pairs, end - begin)] for begin, end in pairwise(ends)]
         return [one if valid else None for one, valid in zip(lists, there, strict=True)]
     if _is_list(kind):
@@ -48,6 +53,45 @@ def cells(
         lengths = compute.list_value_length(array).to_pylist()
         return [None if length is None else [*islice(items, length)] for length in lengths]
     return others(array)
+
+
+def value_count(array: Any) -> int:
+    """Return how many values `cells` makes of an array, those inside of others included, without making them."""
+    kind = array.type
+    parts: Iterable[Any] = ()
+    if types.is_dictionary(kind) and types.is_nested(kind.value_type):
+        counts = Counter(array.indices.drop_null().to_pylist())
+        return sum(times * value_count(array.dictionary.slice(place, 1)) for place, times in counts.items())
+    if types.is_run_end_encoded(kind):
+        parts = _runs(array)[:1]
+    elif types.is_struct(kind):
+        parts = array.flatten()
+    elif _is_list(kind):
+        parts = [array.flatten()]
+    elif types.is_map(kind) and len(array):
+        parts = _keys_and_items(array)
+    elif types.is_union(kind):
+        members = {code: array.field(number) for number, code in enumerate(kind.type_codes)}
+        places = range(len(array)) if kind.mode == "sparse" else array.offsets.to_pylist()
+        parts = (
+            members[code].slice(place, 1) for code, place in zip(array.type_codes.to_pylist(), places, strict=True)
+        )
+    elif isinstance(kind, pyarrow.BaseExtensionType):
+        parts = [array.storage]
+    return len(array) + sum(map(value_count, parts))
+
+
+def _runs(array: Any) -> tuple[Any, list[int]]:
+    """Return the values of an array that is encoded by runs, and how often each comes."""
+    first, count = array.find_physical_offset(), array.find_physical_length()
+    begin, end = array.offset, array.offset + len(array)
+    ends = [begin, *(min(place, end) for place in array.run_ends.slice(first, count).to_pylist())]
+    return array.values.slice(first, count), [after - before for before, after in pairwise(ends)]
+
+
+def _keys_and_items(array: Any) -> list[Any]:
+    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    return [part.slice(first, last - first) for part in (array.keys, array.items)]
 
 
 def _moments(array: Any) -> list[str | None]:

@@ -261,6 +261,21 @@ def test_a_program_of_a_dead_process_that_nobody_can_begin_again_is_ended_after_
     assert engine.database.write(states) == [state]
 
 
+FORGED = b"\x28\xb5\x2f\xfd\xe0" + (1 << 40).to_bytes(8, "little") + b"\x01\x00\x00"
+"""A frame of zstandard that says it holds a tebibyte."""
+
+
+@pytest.mark.parametrize("damaged", [FORGED, b"", b"17"])
+def test_a_damaged_result_is_an_error_in_code(local: Engine, tenant: str, damaged: bytes) -> None:
+    functions = [Function("look", lambda: 1), Function("pay", lambda: 1, approval=True)]
+    session = local.session("chat", tenant=tenant, functions=functions)
+    [one] = run(session, "look()\npay()").pending
+    mine = (CallRow.tenant == tenant) & (CallRow.function == "look")
+    local.database.write(lambda c: c.execute(update(CallRow).where(mine).values(result=damaged)))
+    again = session.resume("c1", {one.id: True})
+    assert again.is_error and "what look() returned before the interruption is damaged" in again.text
+
+
 def test_a_decision_may_be_made_again_but_not_another(
     local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

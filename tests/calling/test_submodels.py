@@ -114,7 +114,21 @@ def test_a_remembered_answer_expires_and_is_swept(engine: Engine, tenant: str) -
     assert engine.database.read(lambda c: c.execute(select(func.count()).where(mine)).scalar()) == 0
 
 
+<<<<<<< HEAD
 @pytest.mark.quick_cases(1)
+=======
+def test_a_damaged_answer_is_asked_for_again(local: Engine, tenant: str) -> None:
+    model = Model()
+    session = local.session("chat", tenant=tenant, functions=[model_function(model)])
+    run(session, "ask('a')")
+    mine = AnswerRow.tenant == tenant
+    forged = b"\x28\xb5\x2f\xfd\xe0" + (1 << 40).to_bytes(8, "little") + b"\x01\x00\x00"  # a tebibyte, it says
+    local.database.write(lambda c: c.execute(update(AnswerRow).where(mine).values(data=forged)))
+    assert [run(session, f"ask('a') * {times}").is_error for times in (2, 3)] == [False, False]
+    assert model.asked == ["a", "a"]
+
+
+>>>>>>> h/bounds
 @reserved
 @pytest.mark.parametrize("added", [pytest.param(0, marks=pytest.mark.slow), 300])
 def test_a_budget_is_never_exceeded_by_parallel_calls_of_two_engines(

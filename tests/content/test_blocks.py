@@ -231,6 +231,7 @@ def test_bytes_that_are_text_stay_text() -> None:
         (b"%PDF-1.4\nabc", "[document: pdf, 12 bytes]"),
         (b"PK\x03\x04" + b"\0" * 26 + b"word/document.xml", "[document: docx, 47 bytes]"),
         (b"PK\x03\x04" + b"\0" * 26, "[document: zip, 30 bytes]"),
+        (b"PK\x03\x04" + b"\0" * 26 + b"password/xl/a.txt: ppt/", "[document: zip, 53 bytes]"),
         (b"SQLite format 3\0", "[document: sqlite, 16 bytes]"),
         (b"\x80\x02\0\xff" * 4, "[document: bin, 16 bytes]"),
     ],

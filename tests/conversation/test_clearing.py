@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from material import page
-from sqlalchemy import Connection, create_engine, text, update
+from sqlalchemy import Connection, create_engine, delete, text, update
 from sqlalchemy.orm import Session as HostSession
 
 import byref
@@ -18,7 +18,7 @@ from byref import Engine, Policy, Session, SessionGone
 from byref.artifacts import blobs
 from byref.conversation import clearing, lifecycle
 from byref.db import integrity, sums
-from byref.db.tables import ArtifactRow, SessionRow
+from byref.db.tables import ArtifactRow, BlobRow, SessionRow
 
 TABLES = ("ledger", "artifacts", "variables", "names", "runs", "tombstones", "items", "blobs", "frames")
 
@@ -202,6 +202,31 @@ def test_a_large_deletion_of_a_hosts_is_no_fault_until_it_is_swept(
     own.sweep()
     assert "blobs" not in left(own, "default")
     assert integrity.examine(shared_url).figures["retired_blobs"] == 0
+
+
+def test_a_large_blob_is_counted_once_by_the_sweep_that_deletes_it(
+    own: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blobs, "AT_ONCE_BYTES", 20_000)
+    session = own.session("chat", tenant="acme")
+    session.store_artifact(page(3_000))
+    gone = {"ttl_seconds": 1.0, "expires_at": datetime.now(UTC) - timedelta(seconds=5)}
+    own.database.write(lambda c: c.execute(update(ArtifactRow).where(ArtifactRow.tenant == "acme").values(gone)))
+    swept = own.sweep()
+    assert (swept.artifacts, swept.blobs) == (1, 1)
+    assert "blobs" not in left(own, "acme")
+
+
+def test_a_large_blob_that_was_never_published_goes_with_its_tenant(
+    own: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blobs, "AT_ONCE_BYTES", 20_000)
+    own.session("chat", tenant="acme").store_artifact(page(3_000))
+    staged = {"published_at": None, "may_be_unused": True}
+    own.database.write(lambda c: c.execute(delete(ArtifactRow).where(ArtifactRow.tenant == "acme")))
+    own.database.write(lambda c: c.execute(update(BlobRow).where(BlobRow.tenant == "acme").values(staged)))
+    own.delete_tenant("acme")
+    assert left(own, "acme") == {}
 
 
 def expired(engine: Engine, session: Session, count: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from byref.stores import frames
-from byref.stores.frames import Beginning, unpack_from
+from byref.stores.frames import Beginning, unpack_from, unpack_within
 
 TEXT = b"".join(b"%d %d\n" % (number, Random(number).getrandbits(200)) for number in range(6_000))
 PACKED = zstandard.ZstdCompressor(level=1).compress(TEXT)
@@ -122,6 +122,17 @@ def test_what_says_another_size_is_not_begun() -> None:
     for size in (len(TEXT) - 1, len(TEXT) + 1):
         with pytest.raises(ValueError, match="damaged frame"):
             next(unpack_from("zstd", PACKED, size, 0))
+
+
+FORGED = b"\x28\xb5\x2f\xfd\xe0" + (1 << 40).to_bytes(8, "little") + b"\x01\x00\x00"
+"""A frame that says it holds a tebibyte."""
+
+
+@pytest.mark.parametrize("data", [FORGED, b"", b"17", PACKED[:-9], zstandard.compress(bytes(len(TEXT) + 1))])
+def test_what_is_damaged_or_too_large_within_a_bound(data: bytes) -> None:
+    assert unpack_within(PACKED, len(TEXT)) == TEXT
+    with pytest.raises(ValueError, match="damaged frame"):
+        unpack_within(data, len(TEXT))
 
 
 def test_a_bomb_takes_no_more_memory_than_the_frame_that_it_should_be() -> None:

@@ -78,7 +78,7 @@ class Explanation:
         text += f" {self.original_tokens:,} tokens came, {self.tokens:,} went to the model{saved}."
         if Route(self.route).passes_whole and (names := self.numbers.get("variables")):
             text += f" It is stored, too, as {', '.join(names)}."
-        if "context" in self.numbers:
+        if {"context", "window"} <= self.numbers.keys():
             text += f" The context held {self.numbers['context']:,} of {self.numbers['window']:,} tokens."
         if (factor := self.numbers.get("calibration", 1)) != 1:
             text += f" The provider counts {factor:.2f} tokens to one of ours."

@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from decimal import Decimal
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
+import msgspec
 from blake3 import blake3
 from sqlalchemy import Connection, bindparam, func, insert, literal_column, select, text, union_all, update
 from sqlalchemy.orm import aliased
@@ -563,20 +564,52 @@ def cut_arguments(arguments: object) -> str | None:
 _AS_STORED = [one.name for one in fields(Entry) if one.name not in ("cost", "detail", "artifact_row", "at")]
 
 
-def _detail_in(column: str) -> Mapping[str, Any]:
-    """Return the detail of a step; of a damaged column, none."""
+_RowId = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class _Members(TypedDict, total=False):
+    """The members of a detail by which something is done; all others are only shown."""
+
+    stands: list[Annotated[list[_RowId], msgspec.Meta(min_length=1)]]
+    artifacts: list[_RowId]
+    beside: list[_RowId]
+    variables: list[str]
+    images: list[str]
+    shown: str
+    instructions: str
+    sets_context: bool
+    through: int
+    value: float
+    limit: float
+    context: float
+    window: float
+    calibration: float
+
+
+def detail_in(column: str) -> Mapping[str, Any]:
+    """Return the detail of a step; of a damaged column none, and none of the members of a type that they never have."""
     try:
         detail = json.loads(column)
     except (ValueError, RecursionError):
         return {}
-    return detail if isinstance(detail, dict) else {}
+    if not isinstance(detail, dict):
+        return {}
+    return detail if _is_sound(detail) else {key: each for key, each in detail.items() if _is_sound({key: each})}
+
+
+def _is_sound(detail: dict[str, Any]) -> bool:
+    try:
+        msgspec.convert(detail, _Members)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _entry(row: Any) -> Entry:
     return Entry(
         **{name: getattr(row, name) for name in _AS_STORED},
         cost=None if row.cost_nanos is None else Decimal(row.cost_nanos) / NANOS,
-        detail=_detail_in(row.detail),
+        detail=detail_in(row.detail),
         artifact_row=row.artifact_id,
         at=row.created_at,
     )

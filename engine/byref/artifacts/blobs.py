@@ -44,6 +44,8 @@ UNSEALED = bytes(32)
 
 _PUBLISHED = (BlobRow.id, BlobRow.key, BlobRow.store, BlobRow.digest, BlobRow.size_bytes, BlobRow.line_count)
 _UNUSED = ~exists().where(ArtifactRow.blob_id == BlobRow.id)
+_NOT_RETIRED = BlobRow.staged_at > RETIRED
+"""Those that are retired were counted as deleted; `drain` deletes them."""
 # Built once, because building a statement takes longer than running it.
 _STAGE = insert(BlobRow).returning(BlobRow.id)
 _PUBLISH_NEW = {
@@ -248,9 +250,10 @@ def sweep(connection: Connection, grace: timedelta = GRACE, most: int = SWEEP_BL
     """Delete blobs that nothing needs, oldest first; those locked by other transactions are left to the next sweep.
 
     Only blobs marked `may_be_unused` are looked at, by a partial index: those that no commit has published, and those that
-    stayed behind when their last artifact was deleted. So a sweep that finds nothing is fast however much is stored.
+    stayed behind when their last artifact was deleted. So a sweep that finds nothing is fast however much is stored. Those that
+    are retired are left to `drain`.
     """
-    old = BlobRow.may_be_unused, BlobRow.staged_at < _now() - grace
+    old = BlobRow.may_be_unused, BlobRow.staged_at < _now() - grace, _NOT_RETIRED
     query = select(BlobRow.id).where(*old).order_by(BlobRow.staged_at).limit(most)
     ids = connection.execute(query.with_for_update(skip_locked=True)).scalars().all()
     # An older byref publishes blobs without clearing the mark. Clear it here, or each sweep would look at them again.
@@ -311,7 +314,7 @@ def delete_staged(connection: Connection, tenant: str, key: str) -> int:
 
 def delete_staged_before(connection: Connection, tenant: str, time: datetime, most: int) -> int:
     """Delete up to `most` unused blobs of a tenant that were staged before a time, and return how many."""
-    old = BlobRow.tenant == tenant, BlobRow.may_be_unused, BlobRow.staged_at <= time
+    old = BlobRow.tenant == tenant, BlobRow.may_be_unused, BlobRow.staged_at <= time, _NOT_RETIRED
     query = select(BlobRow.id).where(*old, _UNUSED).limit(most).with_for_update(skip_locked=True)
     return delete_unused(connection, connection.execute(query).scalars().all())
 

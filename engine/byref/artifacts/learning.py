@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-import zstandard
 from sqlalchemy import Connection, delete, exists, func, insert, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import ExecutableDDLElement
@@ -24,6 +23,7 @@ from sqlalchemy.sql.compiler import DDLCompiler
 from byref.artifacts.background import Background
 from byref.db.tables import SchemaRow, SessionRow
 from byref.describe.packing import pack_schema, unpack_schema
+from byref.stores import frames
 
 logger = logging.getLogger("byref")
 
@@ -174,7 +174,7 @@ def _schema_of(sample: Sample) -> dict[str, Any] | None:
     from byref_sandbox import jsontext
 
     try:
-        data = zstandard.ZstdDecompressor().decompress(sample.data, 16 << 20) if sample.is_packed else sample.data
+        data = frames.unpack_within(sample.data, 16 << 20) if sample.is_packed else sample.data
         if sample.is_schema:
             read = json.loads(data) if len(data) <= MAX_SCHEMA_BYTES else None
             return read if isinstance(read, dict) else None

@@ -19,6 +19,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Text,
+    and_,
     bindparam,
     cast,
     column,
@@ -335,7 +336,8 @@ _LIVE: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
         BlobRow.size_bytes.label("stored_bytes"),
         BlobRow.line_count,
     )
-    .join(BlobRow, BlobRow.id == ArtifactRow.blob_id)
+    # The tenant, too: a connection of the host's may not enforce foreign keys.
+    .join(BlobRow, and_(BlobRow.id == ArtifactRow.blob_id, BlobRow.tenant == ArtifactRow.tenant))
     .where(ArtifactRow.session_id == bindparam("of_session"), is_live(bindparam("now")))
 )
 _ALL = _LIVE.where(ArtifactRow.id > bindparam("beyond")).order_by(ArtifactRow.id)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+import msgspec
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
 
 from byref.artifacts import blobs, store, variables
@@ -247,9 +248,17 @@ def _tombstone(row: Mapping[str, Any]) -> Tombstone:
     return Tombstone(
         **{name: row[name] for name in _AS_STORED},
         id=row["public_id"],
-        variables=tuple(json.loads(row["variables"])),
-        shape=json.loads(row["shape"]),
+        variables=_names_in(row["variables"]),
+        shape=store.shape_in(row["shape"], ""),
     )
+
+
+def _names_in(column: str) -> tuple[str, ...]:
+    """Return the names that led to an artifact; of a damaged column, none."""
+    try:
+        return msgspec.convert(json.loads(column), tuple[str, ...])
+    except (ValueError, RecursionError):
+        return ()
 
 
 def _cure(origin: str, tool: str | None, arguments: str | None) -> str:

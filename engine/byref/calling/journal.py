@@ -28,6 +28,7 @@ from byref.conversation import programs
 from byref.conversation.scope import Called, Scope
 from byref.db.tables import CallRow, LedgerRow, ProgramRow
 from byref.errors import ConfigurationError, shown
+from byref.stores import frames
 
 SEEN_SECONDS: Final = 3.0
 """How often a process says that it is still at it."""
@@ -494,8 +495,8 @@ def packed(data: bytes) -> bytes:
 
 
 def unpacked(data: bytes) -> bytes:
-    """Return a result that the journal has kept."""
-    return zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_RESULT_BYTES)
+    """Return a result that the journal has kept; ValueError if it is damaged."""
+    return frames.unpack_within(data, _MAX_RESULT_BYTES)
 
 
 def new_id() -> str:

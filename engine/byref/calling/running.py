@@ -448,7 +448,12 @@ class Calls:
     def _returned(self, number: int, entry: Entry) -> Answer:
         content_type = entry.content_type or data.JSON
         if entry.result is not None:
-            return Returned(number, content_type, journal.unpacked(entry.result))
+            try:
+                return Returned(number, content_type, journal.unpacked(entry.result))
+            except ValueError:
+                return Raised(
+                    number, "RuntimeError", f"what {entry.function}() returned before the interruption is damaged"
+                )
         row = entry.artifact_row
         found = (
             {}

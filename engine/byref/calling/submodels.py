@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -398,7 +399,8 @@ def _remembered(connection: Connection, tenant: str, digests: Collection[bytes])
             .where(~SessionRow.is_deleted)
         )
         for row in connection.execute(query):
-            found[bytes(row.digest)] = Hit(row.content_type, unpacked(row.data), row.tokens)
+            with suppress(ValueError):  # it is damaged: the model is asked again
+                found[bytes(row.digest)] = Hit(row.content_type, unpacked(row.data), row.tokens)
     return found
 
 

@@ -32,11 +32,13 @@ _MAGIC: Final = (
     (b"PAR1", "application/vnd.apache.parquet"),
     (b"\x7fELF", "application/octet-stream"),
 )
-_INSIDE_ZIP: Final = (
-    (b"word/", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
-    (b"xl/", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
-    (b"ppt/", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
-)
+_OFFICE: Final = {
+    b"word": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    b"xl": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    b"ppt": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+}
+"""By the folder in an archive."""
+_OFFICE_FOLDER: Final = re.compile(rb"PK\x03\x04.{26}(word|xl|ppt)/", re.DOTALL)
 _FORMATS: Final = {
     "image/jpeg": "jpeg",
     "image/svg+xml": "svg",
@@ -140,7 +142,8 @@ def sniffed(data: bytes) -> str | None:
     for magic, content_type in _MAGIC:
         if data.startswith(magic):
             if content_type == "application/zip":
-                return next((inner for mark, inner in _INSIDE_ZIP if mark in data[:SNIFFED]), content_type)
+                found = _OFFICE_FOLDER.search(data[:SNIFFED])
+                return content_type if found is None else _OFFICE[found[1]]
             return content_type
     return "application/octet-stream" if b"\0" in data[:SNIFFED] else None
 

@@ -92,10 +92,12 @@ def delete_tenant(read: Write, write: Write, tenant: str) -> int:
         _let_others_through()
     clear(write, tenant)
 
-    def rest(connection: Connection) -> int:
+    def rest(connection: Connection) -> bool:
         for table in (TenantRow, SchemaRow):
             connection.execute(delete(table).where(table.tenant == tenant))
-        return blobs.delete_staged_before(connection, tenant, began, _ARTIFACTS)
+        if blobs.delete_staged_before(connection, tenant, began, _ARTIFACTS):
+            return True
+        return blobs.drain(connection, time.monotonic() + STEP_SECONDS)
 
     while write(rest):
         _let_others_through()

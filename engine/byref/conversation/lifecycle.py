@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Collection
 from dataclasses import astuple, dataclass, replace
@@ -41,6 +42,9 @@ from byref.db.tables import (
     VariableRow,
 )
 from byref.errors import ArtifactMissing, ConfigurationError, InvalidId, shown
+from byref.policy import check_tools
+
+logger = logging.getLogger("byref")
 
 EXPIRED_AT_ONCE = 50
 """Most artifacts that one transaction turns into tombstones."""
@@ -154,8 +158,17 @@ def find_session(connection: Connection, tenant: str, name: str) -> Opened | Non
 
 def opened(row: Row[*tuple[Any, ...]]) -> Opened:
     """Return the session of a row with the columns of `OPENED`."""
-    tools = None if row.tools is None else tuple(json.loads(row.tools))
+    tools = None if row.tools is None else _tools_in(row.tools)
     return Opened(row.id, row.model, row.context_window, row.policy, tools, row.learned_through)
+
+
+def _tools_in(column: str) -> tuple[str, ...] | None:
+    """Return the tools that a session was opened with; None, as if none had been named, of a damaged column."""
+    try:
+        return check_tools(json.loads(column))
+    except (ConfigurationError, ValueError, RecursionError) as error:
+        logger.warning("the tools kept with a session cannot be used, those of its policy hold: %s", error)
+        return None
 
 
 def tenants_with(connection: Connection, name: str) -> list[str]:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from blake3 import blake3
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, and_, bindparam, func, select, update
 from sqlalchemy.orm import aliased
 
 from byref.db.tables import BlobRow, FrameRow
@@ -39,7 +39,7 @@ _FRAMES: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
         FrameRow.object_bytes,
         FrameRow.checksum,
     )
-    .join(BlobRow, BlobRow.id == FrameRow.blob_id)
+    .join(BlobRow, and_(BlobRow.id == FrameRow.blob_id, BlobRow.tenant == FrameRow.tenant))
     .where(
         FrameRow.blob_id == bindparam("blob_id"),
         BlobRow.key == bindparam("key"),

@@ -49,7 +49,11 @@ def replayed(scope: Scope, entry: ledger.Entry, tool: str) -> Result:
     names = entry.detail.get("variables", [])
     artifacts, bound = scope.read(lambda connection: _stored(connection, scope, rows, names)) if rows else ((), ())
     content, route = content_of(entry), Route(entry.route or Route.INLINE)
-    shown = content if isinstance(content, str) else _text_of(content[replaced[0][0]]) if replaced else ""
+    shown = (
+        content
+        if isinstance(content, str)
+        else "".join(_text_of(content[at]) for at, *_ in replaced[:1] if at < len(content))
+    )
     return Result(
         content=content,
         route=route,
@@ -72,7 +76,9 @@ def content_of(entry: ledger.Entry) -> str | list[Any]:
     content = entry.content or ""
     if "blocks" in entry.detail:
         with suppress(ValueError, TypeError):
-            return formats.from_json(content)
+            blocks = formats.from_json(content)
+            if all(isinstance(block, Mapping) for block in blocks):
+                return blocks
     return content
 
 

@@ -180,7 +180,11 @@ class Remote:
             for some in batched(awaited):
                 query = select(RemoteCallRow.call_id, RemoteCallRow.answer)
                 query = query.where(RemoteCallRow.call_id.in_(some), RemoteCallRow.answer.is_not(None))
-                rows |= {row.call_id: journal.unpacked(row.answer) for row in connection.execute(query)}
+                for row in connection.execute(query):
+                    try:
+                        rows[row.call_id] = journal.unpacked(row.answer)
+                    except ValueError as error:
+                        rows[row.call_id] = Lost(f"the answer is lost: {error}")
             return rows
 
         return found | database.read(answers)

@@ -187,6 +187,16 @@ def unpack(codec: str, data: bytes, size: int) -> bytes:
     return data
 
 
+def unpack_within(data: bytes, most: int) -> bytes:
+    """Return what zstd has packed; ValueError if it is damaged or more than `most` bytes, of which no more are allocated."""
+    try:
+        if zstandard.frame_content_size(data) > most:
+            raise ValueError(f"damaged frame: it says that it has more than {most} bytes")
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=most)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"damaged frame: {error}") from None
+
+
 class Beginning:
     """What earlier readers of a frame have uncompressed of it. Any number of threads may use it."""
 

@@ -102,10 +102,23 @@ class Records:
         self._kinds: list[set[type]] = [set() for _ in titles]
         self._nulls = [0] * len(titles)
         self._written = bytearray(b"[")
+        self._least = len(_encoder.encode(dict.fromkeys(self.names, 0))) + 2
+        """Bytes of the shortest record, with what parts it from the next."""
         self.rows = 0
         self.not_finite = 0
         self.cut = 0
         """Binary values that are named by their size."""
+
+    def expect(self, rows: int, values: int = 0) -> None:
+        """Raise TooBig if so many rows more, or so many values in them, have no room however short each is.
+
+        A format may declare a billion nulls in some bytes: to make them takes longer than to count them.
+        """
+        self._check_room(len(self._written) + max(rows * self._least, values * 2))
+
+    def _check_room(self, size: int) -> None:
+        if size > self._room:
+            raise TooBig(f"its records take more than the {self._room:,} bytes that there is room for")
 
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
         """Write some rows, each with as many cells as there are columns; raise TooBig."""
@@ -126,8 +139,7 @@ class Records:
                 line = encode(dict(zip(names, map(self._plain, row), strict=True)))
             self._written += b"\n" if self._written == b"[" else b",\n"
             self._written += line
-            if len(self._written) > self._room:
-                raise TooBig(f"its records take more than the {self._room:,} bytes that there is room for")
+            self._check_room(len(self._written))
         self.rows += len(rows)
 
     def _plain(self, cell: Any) -> Any:

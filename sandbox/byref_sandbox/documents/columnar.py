@@ -10,7 +10,7 @@ import pyarrow
 from pyarrow import compute, ipc, parquet, types
 
 from byref_sandbox import wire
-from byref_sandbox.arrowcells import cells
+from byref_sandbox.arrowcells import cells, value_count
 from byref_sandbox.documents.building import MAX_COLUMNS, NotATable, Records, check_width, unique_names
 from byref_sandbox.documents.inflating import Room
 
@@ -36,7 +36,7 @@ def read_parquet(data: bytes, room: Room) -> Iterator[wire.Frame]:
         check_width(file.metadata.num_columns)
         schema = file.schema_arrow
         batches = file.iter_batches(batch_size=_ROWS, use_threads=False)
-        yield _table(schema, batches, room, [])
+        yield _table(schema, batches, room, [], declared=file.metadata.num_rows)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _refused(error, "Parquet") from None
 
@@ -71,17 +71,20 @@ def _refused(error: Exception, kind: str) -> Exception:
     )
 
 
-def _table(schema: Any, batches: Any, room: Room, notes: list[str]) -> wire.Table:
+def _table(schema: Any, batches: Any, room: Room, notes: list[str], *, declared: int = 0) -> wire.Table:
     check_width(len(schema))
     records = Records(schema.names, room.left, as_they_are=True)
     types_of = [_type_of(field.type) for field in schema]
     for field in schema:
         if _depth(field.type) > _MAX_NESTING:
             raise NotATable(f"column {field.name!r} is nested too deeply")
+    records.expect(declared)
     for batch in batches:
+        records.expect(batch.num_rows)
         batch.validate()
         for start in range(0, batch.num_rows, _ROWS):
             part = batch.slice(start, _ROWS)
+            records.expect(part.num_rows, sum(map(value_count, part.columns)))
             columns = [cells(column, _own_names, partial(_shown, records=records)) for column in part.columns]
             records.add([*zip(*columns, strict=True)] if columns else [()] * part.num_rows)
     texts = sum(types.is_decimal(field.type) and field.type.precision > _DIGITS for field in schema)
@@ -106,8 +109,8 @@ def _depth(kind: Any) -> int:
 
 
 def _type_of(kind: Any) -> str:
-    if types.is_dictionary(kind):
-        kind = kind.value_type
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return _type_of(kind.value_type)
     if types.is_decimal(kind):
         return "number" if kind.precision <= _DIGITS else "text"
     for test, name in _SIMPLE:

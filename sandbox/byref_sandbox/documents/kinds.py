@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 _MAGIC: Final = (
@@ -17,7 +20,8 @@ _MAGIC: Final = (
     (b"SQLite format 3\x00", "sqlite"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "excel"),
 )
-_WORKBOOKS: Final = (b"xl/workbook.", b"application/vnd.oasis.opendocument.spreadsheet", b"xl/worksheets/")
+_WORKBOOKS: Final = (b"xl/workbook.", b"xl/worksheets/", b"application/vnd.oasis.opendocument.spreadsheet")
+"""How the name of a member begins, or what the member `mimetype` says."""
 _OTHER_OFFICE: Final = {
     b"word/document.xml": "a text document of Word",
     b"ppt/presentation.xml": "a presentation of PowerPoint",
@@ -26,6 +30,14 @@ _OTHER_OFFICE: Final = {
     b"application/epub+zip": "a book (EPUB)",
     b"META-INF/MANIFEST.MF": "a Java archive",
 }
+_TYPED: Final = re.compile(rb"PK\x03\x04.{4}\x00\x00.{16}\x08\x00(..)mimetype", re.DOTALL)
+"""What stands before the content of the member `mimetype`, which is not compressed, with the size of what is between them."""
+_ENTRY: Final = b"PK\x01\x02"
+_END: Final = b"PK\x05\x06"
+_LARGE: Final = b"PK\x06\x07"
+"""Stands before the end if there is another before it, with larger numbers."""
+_LARGE_END: Final = b"PK\x06\x06"
+_TYPE_BYTES: Final = 80
 _HEAD: Final = 1 << 10
 _BLANKS: Final = b"\xef\xbb\xbf \t\r\n\x00"
 _WIDE: Final = (
@@ -98,9 +110,33 @@ def _of_markup(data: bytes, text: bytes) -> str | None:
 
 def of_archive(data: bytes) -> str:
     """Return `excel` for a zip archive that is a workbook, else `zip`. It looks for the names of members, and unpacks nothing."""
-    return "excel" if any(name in data for name in _WORKBOOKS) else "zip"
+    return "excel" if _first_of(data, _WORKBOOKS) is not None else "zip"
 
 
 def other_office(data: bytes) -> str | None:
     """Return what a zip archive is that has no tables of its own, in words; None if it is nothing of that kind."""
-    return next((words for name, words in _OTHER_OFFICE.items() if name in data), None)
+    found = _first_of(data, _OTHER_OFFICE)
+    return None if found is None else _OTHER_OFFICE[found]
+
+
+def _first_of(data: bytes, marks: Iterable[bytes]) -> bytes | None:
+    """Return the first of these that a member's name or the archive's own type begins with. What else is in it says nothing."""
+    if not (there := [mark for mark in marks if mark in data]):
+        return None
+    return next((mark for name in _names(data) for mark in there if name.startswith(mark)), None)
+
+
+def _names(data: bytes) -> Iterator[bytes]:
+    """Yield the names in a zip archive's directory as far as it can be read, and after `mimetype` what that member says."""
+    end, form, size_at = data.rfind(_END), "<I", 12
+    if end >= 20 and data[end - 20 : end - 16] == _LARGE:
+        end, form, size_at = data.rfind(_LARGE_END, 0, end), "<Q", 40
+    with suppress(struct.error):
+        at = end - struct.unpack_from(form, data, end + size_at)[0] if end >= 0 else end
+        while 0 <= at < end and data[at : at + 4] == _ENTRY:
+            name, extra, comment = struct.unpack_from("<3H", data, at + 28)
+            yield data[at + 46 : at + 46 + name]
+            if data[at + 46 : at + 46 + name] == b"mimetype" and (typed := _TYPED.search(data)) is not None:
+                begin = typed.end() + int.from_bytes(typed[1], "little")
+                yield data[begin : begin + _TYPE_BYTES]
+            at += 46 + name + extra + comment

@@ -128,7 +128,7 @@ def frame_of(value: object) -> pd.DataFrame:
         if not lists:
             return _records([value])
         if len(lists) == len(value) and len({len(member) for member in lists.values()}) == 1:
-            return pd.DataFrame({key: tables.column(list(member)) for key, member in lists.items()})
+            return tables.from_columns({key: list(member) for key, member in lists.items()})
         raise ValueError(
             f"no single table in this object; pass one of its lists to df(): "
             f"{', '.join(map(repr, list(lists)[:MAX_NAMES_SHOWN]))}"

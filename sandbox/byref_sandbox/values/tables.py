@@ -105,6 +105,11 @@ def from_records(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return _frame({name: [record.get(name) for record in records] for name in fields}, len(records), _OURS)
 
 
+def from_columns(columns: dict[str, list[Any]]) -> pd.DataFrame:
+    """Return the DataFrame of equally long lists of decoded values, one or more."""
+    return _frame(columns, len(next(iter(columns.values()))), _OURS)
+
+
 def is_built_quickly(value: object) -> bool:
     """Whether the table of a decoded JSON value is built in the time that its size lets expect.
 
@@ -252,7 +257,12 @@ def _frame(columns: dict[str, list[Any]], size: int, rules: Rules) -> pd.DataFra
     made: dict[str, Any] = {}
     for name in list(columns):
         made[name] = rules.of_list(columns.pop(name))
-    return pd.DataFrame(made, index=pd.RangeIndex(size), copy=False)
+    try:
+        return pd.DataFrame(made, index=pd.RangeIndex(size), copy=False)
+    except UnicodeEncodeError:  # a name with half of a surrogate pair, which pandas' index of texts cannot hold
+        frame = pd.DataFrame(dict(enumerate(made.values())), index=pd.RangeIndex(size), copy=False)
+        frame.columns = pd.Index([*made], dtype=object)
+        return frame
 
 
 def column(values: list[Any]) -> pd.Series[Any]:

@@ -345,6 +345,21 @@ def test_what_is_nested_is_read_like_columns(sandbox: Sandbox) -> None:
     ]
 
 
+def test_runs_of_one_value_are_read_like_columns(sandbox: Sandbox) -> None:
+    """Across what is read at once, in a slice, and inside of lists, with the digits and the type of their values."""
+    amounts = pyarrow.array([None, "1.10"]).cast(pyarrow.decimal128(10, 2))
+    runs = pyarrow.RunEndEncodedArray.from_arrays([3, 1_502], amounts)
+    times = pyarrow.RunEndEncodedArray.from_arrays([2, 1_504], pyarrow.array([1, None], pyarrow.timestamp("ns")))
+    table = pyarrow.table(
+        {"r": runs.slice(1, 1_501), "l": pyarrow.ListArray.from_arrays([0, 3, *range(5, 1_505)], times)}
+    )
+    found = only(sandbox.tables(stream(table)))
+    assert types(found) == {"r": "number", "l": "array"}
+    first, *others = records(found)
+    assert first == {"r": None, "l": ["1970-01-01T00:00:00.000000001"] * 2 + [None]}
+    assert others == [{"r": None, "l": [None, None]}, *[{"r": 1.1, "l": [None]}] * 1_499]
+
+
 def test_offsets_of_zones_are_those_of_the_moment(sandbox: Sandbox) -> None:
     """An offset with seconds, as zones had before 1900, is read by hardly anything: the moment is in UTC."""
     seconds = [-3 * 10**9, 0, 1_720_000_000, None]
@@ -588,6 +603,19 @@ LIMITS = Limits(wall_seconds=10, cpu_seconds=8, memory_bytes=96 << 20)
 PARQUET = saved(lambda buffer: parquet.write_table(pyarrow.table({"a": list(range(100)), "s": ["x"] * 100}), buffer))
 
 
+def one_column(array: Any) -> pyarrow.Table:
+    return pyarrow.table({"a": array})
+
+
+def united(value: Any, times: int) -> pyarrow.Array:
+    """That value as one of a union, each time the same."""
+    return pyarrow.UnionArray.from_dense(
+        pyarrow.array([0] * times, pyarrow.int8()),
+        pyarrow.array([0] * times, pyarrow.int32()),
+        [pyarrow.array([value])],
+    )
+
+
 def damaged(data: bytes, start: int, step: int) -> bytes:
     made = bytearray(data)
     for at in range(start, len(made) - 8, step):
@@ -634,6 +662,12 @@ HOSTILE: list[tuple[str, Callable[[], bytes], str]] = [
     ("damaged Parquet", lambda: damaged(PARQUET, 20, 7), "no Parquet that can be read"),
     ("damaged Arrow", lambda: b"ARROW1\0\0" + b"\xff" * 1000, "no Arrow that can be read"),
     ("a damaged stream", lambda: damaged(stream(columns()), 8, 5), "no Arrow that can be read"),
+    ("a billion nulls", lambda: stream(one_column(pyarrow.nulls(10**9))), "more than the 67,108,864 bytes that there is room for"),
+    ("a billion nulls in one list", lambda: stream(one_column(pyarrow.ListArray.from_arrays([0, 10**9], pyarrow.nulls(10**9)))), "there is room for"),
+    ("a run of a billion", lambda: stream(one_column(pyarrow.RunEndEncodedArray.from_arrays([10**9], [1]))), "there is room for"),
+    ("one list many times by its index", lambda: stream(one_column(pyarrow.DictionaryArray.from_arrays([0] * 500, [[None] * 10**5]))), "there is room for"),
+    ("one list many times in a union", lambda: stream(one_column(united([None] * 10**5, 500))), "there is room for"),
+    ("nulls of Parquet", lambda: saved(lambda buffer: parquet.write_table(one_column(pyarrow.nulls(10**7)), buffer)), "there is room for"),
     ("aliases of aliases", lambda: b"---\n" + bomb().encode(), "aliases stand for"),
     ("merge keys of all", lambda: b"---\n- &a {" + b",".join(b"k%d: 1" % n for n in range(2_000)) + b"}\n" + b"- {<<: *a}\n" * 2_000, "merge keys stand for"),
     ("merge keys one in another", lambda: b"---\n- [[" + b",".join(b"&a%d {<<: *a%d}" % (n, n - 1) if n else b"&a0 {k: 1}" for n in range(3_000)) + b"]]\n- <<: *a2999\n", "merge one another"),

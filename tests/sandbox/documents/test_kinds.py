@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+
 import pytest
 
 from byref_sandbox import looks_like
+from byref_sandbox.documents.kinds import of_archive, other_office
 
 WIDE = ("utf-16-le", "utf-16-be")
 
@@ -62,3 +66,49 @@ def test_a_hint_makes_text_yaml_and_nothing_else() -> None:
         assert looks_like(b"a: 1\nb: 2\n", **hint) == "yaml"
         assert looks_like(b"<r><a/></r>", **hint) == "xml"
     assert looks_like(b"a,b\n", name="x.parquet", content_type="application/vnd.apache.parquet") is None
+
+
+def archive(*members: tuple[str, bytes], comment: bytes = b"", compression: int = zipfile.ZIP_STORED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as writer:
+        for name, data in members:
+            writer.writestr(name, data)
+        writer.comment = comment
+    return buffer.getvalue()
+
+
+MARKS = (
+    b"META-INF/MANIFEST.MF word/document.xml ppt/presentation.xml xl/workbook.xml application/epub+zip "
+    b"application/vnd.oasis.opendocument.spreadsheet"
+)
+ARCHIVES = {
+    "a workbook": ((("[Content_Types].xml", b""), ("xl/workbook.xml", b"")), "excel", None),
+    "a spreadsheet": ((("mimetype", b"application/vnd.oasis.opendocument.spreadsheet"),), "excel", None),
+    "a text": ((("META-INF/manifest.xml", b""), ("mimetype", b"application/vnd.oasis.opendocument.text")), "zip", "a text document of OpenDocument"),
+    "a book": ((("mimetype", b"application/epub+zip"),), "zip", "a book (EPUB)"),
+    "a text of Word": ((("word/document.xml", b""), ("word/embeddings/sheet.xlsx", MARKS)), "zip", "a text document of Word"),
+    "a library": ((("META-INF/MANIFEST.MF", b""),), "zip", "a Java archive"),
+    "words": ((("notes.txt", MARKS), ("mimetype.txt", MARKS)), "zip", None),
+    "a folder": ((("old/META-INF/MANIFEST.MF", b""), ("old/xl/workbook.xml", b"")), "zip", None),
+    "archives": ((("mimetype", b"text/plain"), ("a.jar", archive(("META-INF/MANIFEST.MF", b""))), ("b.xlsx", archive(("xl/workbook.xml", b"")))), "zip", None),
+    "nothing": ((), "zip", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "kind", "words"), ARCHIVES.values(), ids=ARCHIVES)
+def test_an_archive_is_what_its_members_are_named(
+    members: tuple[tuple[str, bytes], ...], kind: str, words: str | None
+) -> None:
+    made = archive(*members)
+    for data in (made, b"#!/bin/sh\n" + made, made + b"\0\0", archive(*members, comment=MARKS)):
+        assert (of_archive(data), other_office(data)) == (kind, words)
+    for cut in range(len(made)):
+        assert of_archive(made[:cut]) in ("zip", "excel")
+        assert other_office(made[cut:]) in (None, words)
+
+
+def test_the_names_of_a_large_archive_are_found() -> None:
+    """One that has two ends, the first with larger numbers."""
+    made = archive(("a.txt", MARKS), *((str(number), b"") for number in range(1 << 16)), ("xl/workbook.xml", b""))
+    assert of_archive(made) == "excel"
+    assert other_office(made) is None

@@ -402,6 +402,14 @@ def test_half_of_a_surrogate_pair_leaves_a_column_text(sandbox: Sandbox) -> None
     assert sandbox.sql(query, {"rows": rows}).value == [{"n": 2, "most": 9, "kind": "VARCHAR"}]
 
 
+@pytest.mark.parametrize("value", [[{"\ud83d": 1, "b": "x"}, {"\ud83d": 2}], {"\ud83d": [1, 2], "b": ["x", None]}])
+def test_half_of_a_surrogate_pair_in_a_name_is_an_escape(sandbox: Sandbox, value: object) -> None:
+    found = sandbox.sql('SELECT sum("\\ud83d") AS n, max(b) AS b FROM rows', {"rows": value})
+    assert (found.error, found.value) == (None, [{"n": 3, "b": "x"}])
+    frame = sandbox.run("frame = df('rows')\n[list(frame), frame['\\ud83d'].sum()]", {"rows": value})
+    assert (frame.error, json.loads(frame.json)) == (None, [["\ud83d", "b"], 3])
+
+
 FAULTS = {
     "SELECT * FROM main.orders": (
         "NameError",

@@ -9,14 +9,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 
-import zstandard
-
 from byref.adapters.dask.orders import AtHost, Blob, DataSource, Given, Order
 from byref.artifacts.names import ValueLoad
 from byref.db.database import Database
 from byref.db.payloads import PayloadLoad, Source, StoredPayload
 from byref.errors import ArtifactMissing
-from byref.stores import BlobStore, store_at
+from byref.stores import BlobStore, frames, store_at
 from byref.stores.guarded import Guarded
 from byref_sandbox.values.data import Load
 
@@ -51,7 +49,7 @@ def load_of(order: Order, index: int) -> Load:
                 _given[order.session, order.request.payloads[index].key] = None
                 if len(_given) > _MAX_GIVEN:
                     _given.popitem(last=False)
-            return zstandard.ZstdDecompressor().decompress(found.packed, max_output_size=max(found.size, 1))
+            return frames.unpack_within(found.packed, max(found.size, 1))
 
         return given
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
 from sqlalchemy import Connection, case, select
 
+from byref.accounting import ledger
 from byref.db.tables import LedgerRow
 
 MOST_STEPS = 20_000
@@ -34,12 +34,6 @@ class Point(NamedTuple):
         return self.counted + self.outputs + self.replies
 
 
-class _Detail(msgspec.Struct):
-    sets_context: bool = False
-    through: int | None = None
-
-
-_decode = msgspec.json.Decoder(_Detail).decode
 _STEPS = (
     select(
         LedgerRow.step,
@@ -67,9 +61,9 @@ def points(connection: Connection, session_row: int) -> list[Point]:
         elif kind == "compaction":
             counted, through = tokens, step
         elif kind == "usage":
-            detail = _decode(written or "{}")
-            if detail.sets_context:
-                counted, through = tokens, step if detail.through is None else detail.through
+            detail = ledger.detail_in(written or "{}")
+            if detail.get("sets_context"):
+                counted, through = tokens, detail.get("through", step)
         if kind in ("output", "reply"):
             pending.append((step, kind, tokens))
         while settled < len(pending) and pending[settled][0] <= through:
