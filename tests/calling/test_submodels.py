@@ -114,9 +114,6 @@ def test_a_remembered_answer_expires_and_is_swept(engine: Engine, tenant: str) -
     assert engine.database.read(lambda c: c.execute(select(func.count()).where(mine)).scalar()) == 0
 
 
-<<<<<<< HEAD
-@pytest.mark.quick_cases(1)
-=======
 def test_a_damaged_answer_is_asked_for_again(local: Engine, tenant: str) -> None:
     model = Model()
     session = local.session("chat", tenant=tenant, functions=[model_function(model)])
@@ -128,7 +125,7 @@ def test_a_damaged_answer_is_asked_for_again(local: Engine, tenant: str) -> None
     assert model.asked == ["a", "a"]
 
 
->>>>>>> h/bounds
+@pytest.mark.quick_cases(1)
 @reserved
 @pytest.mark.parametrize("added", [pytest.param(0, marks=pytest.mark.slow), 300])
 def test_a_budget_is_never_exceeded_by_parallel_calls_of_two_engines(
