@@ -37,11 +37,6 @@ _MOST: Final = 3
 _Json = dict[str, Any]
 
 
-def size(node: Node) -> int:
-    """Return about how many characters `render(node)` takes as compact JSON."""
-    return _Fitting(required=True).size(node)
-
-
 class _Candidate(NamedTuple):
     schema: _Json
     tokens: int
@@ -79,17 +74,19 @@ def fit(
     is_terse: bool = False,
     guess: int = GUESS,
     enough: float = ENOUGH,
+    whole: int = 0,
 ) -> _Json:
     """Return the most detailed schema of at most `budget` tokens; a complete schema begins with the members of `head`.
 
     A terse schema says which keys are required only if all of it fits. `guess` is about how many characters a token has;
-    a schema that takes `enough` of the budget, a share, is detailed enough.
+    a schema that takes `enough` of the budget, a share, is detailed enough. One that has about `whole` characters or fewer is
+    not cut, whatever the budget.
     Keys with lone surrogates are folded, because strict JSON text cannot hold them. Raises ValueError if not even `{}` fits.
     """
     try:
-        return _fit(node, budget, measure, head, is_terse, guess, enough)
+        return _fit(node, budget, measure, head, is_terse, guess, enough, whole)
     except UnicodeEncodeError:
-        return _fit(_encodable(node), budget, measure, {}, is_terse, guess, enough)
+        return _fit(_encodable(node), budget, measure, {}, is_terse, guess, enough, whole)
 
 
 def _fit(
@@ -100,15 +97,16 @@ def _fit(
     is_terse: bool,
     guess: int,
     enough: float,
+    whole: int,
 ) -> _Json:
     fitting = _Fitting(required=not is_terse)
     # Rendering and counting tokens are slow for huge schemas, so an estimate in characters decides whether to try at all.
     size = fitting.size(node)
     most = _MOST * guess * budget
-    if size <= most:
-        whole = {**head, **render(node)}
-        if measure(compact(whole)) <= budget:
-            return whole
+    if size <= max(most, whole):
+        full = {**head, **render(node)}
+        if size <= whole or measure(compact(full)) <= budget:
+            return full
     high = min(size, most)
     found = most_within(
         budget,

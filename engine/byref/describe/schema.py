@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from byref.describe.alike import Alike
 from byref.describe.columns import CHUNK, Abridged, Inference, NotPlain, TooDeep
-from byref.describe.fit import GUESS, fit, render, size
+from byref.describe.fit import GUESS, fit, render
 from byref.describe.grids import Grid, grids
 from byref.describe.nodes import Node, cut_at
 from byref.describe.outline import Outline
@@ -53,11 +53,6 @@ class Schema:
         """The schema as types, which are written in a short notation."""
         return Outline(self._node, self._value, self.grids)
 
-    @property
-    def size(self) -> int:
-        """About how many characters the full schema takes as compact JSON, maps that were folded left folded."""
-        return size(self._node)
-
     def values(self, size: int, *, is_table: bool = False) -> list[Fact]:
         """Return what can be said of the values, the most telling first; `size`, the bytes of their text, bounds the work, less so if it
         was read as a table.
@@ -81,16 +76,19 @@ class Schema:
         is_terse: bool = False,
         guess: int = GUESS,
         enough: float = ENOUGH,
+        whole: int = 0,
     ) -> dict[str, object]:
         """Return the schema in at most `budget` tokens of compact JSON, counted by `measure`; one has about `guess` characters.
 
         A terse schema has no `$schema`, and `required` only if all of it fits. One that takes `enough` of the budget is detailed enough.
+        If no map was folded, a schema of about `whole` characters or fewer is the full one, whatever the budget.
 
         It is the full schema if that fits and no map was folded. Otherwise it is more general: every value that is valid against
         the full schema is valid against it, and `description` names the omissions. Raises ValueError if not even `{}` fits.
         """
         head = {} if self.folded or is_terse else {"$schema": SCHEMA_URI}
-        return fit(self._node, budget, measure, head=head, is_terse=is_terse, guess=guess, enough=enough)
+        whole = 0 if self.folded else whole
+        return fit(self._node, budget, measure, head=head, is_terse=is_terse, guess=guess, enough=enough, whole=whole)
 
 
 class Elements:

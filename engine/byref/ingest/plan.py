@@ -453,9 +453,8 @@ def _describe(prepared: Prepared, measured: Measured) -> Description:
 
 def _stored_schema(schema: Schema, size: int) -> dict[str, object]:
     """Return the full schema of a value whose text has `size` bytes, or a more general one if maps were folded or it is too long."""
-    if schema.folded or schema.size > max(SCHEMA_CHARS, _LONGEST_SCHEMA * size):
-        return schema.fitted(SCHEMA_CHARS, len, guess=1, enough=_ENOUGH_OF_SCHEMA)
-    return schema.full()
+    whole = max(SCHEMA_CHARS, _LONGEST_SCHEMA * size)
+    return schema.fitted(SCHEMA_CHARS, len, guess=1, enough=_ENOUGH_OF_SCHEMA, whole=whole)
 
 
 def _seen(prepared: Prepared, outlook: Outlook) -> int | None:
