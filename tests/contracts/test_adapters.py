@@ -165,6 +165,19 @@ def test_code_calls_the_hosts_tools_that_a_pattern_names(make: Callable[..., Dri
     assert kinds == [*[("call", "search_orders")] * 3, ("reply", "code_interpreter")]
 
 
+@pytest.mark.parametrize("name", AGENTS)
+def test_variables_of_outputs_have_no_name_that_is_a_function_in_code(make: Callable[..., Driver], name: str) -> None:
+    def orders() -> list[int]:
+        """List the numbers of orders."""
+        return [1, 2]
+
+    code = "[len(list_orders_result['orders']), len(orders_result), len(list_orders()['orders']), orders()]"
+    talk = Talk([list_orders, orders], [[("list_orders", {})], [("code_interpreter", {"code": code})]])
+    heard = make(name, code=["*"]).ran(talk)
+    assert {"list_orders_result", "orders_result"} <= json.loads(heard["call_0_0"].text)["variables"].keys()
+    assert heard["call_1_0"].text.startswith("[3000,3000,3000,[1,2]]")
+
+
 def list_late() -> list[dict[str, Any]]:
     """List the orders that are late."""
     return BIG["orders"][:120]  # type: ignore[no-any-return]

@@ -136,6 +136,15 @@ def test_the_short_list_stays_and_a_search_finds_the_others_as_functions_of_code
     assert "grown_tool(" in shops.code("print(functions('grown'))")
 
 
+def test_variables_of_outputs_have_no_name_that_is_a_function_in_code(place: Place) -> None:
+    config = place.write({"north": place.shop("north")}, functions=True)
+    with Held(lambda: place.client("--config", config)) as held:
+        shown = json.loads(text_of(held.call("list_users", {"count": 20_000})))
+        assert "list_users_result" in shown["variables"]
+        code = "[len(list_users_result['users']), len(list_users(3)['users'])]"
+        assert Shops(held, Asked()).code(code).startswith("[20000,3]")
+
+
 @pytest.mark.slow
 def test_a_client_that_cannot_ask_gets_a_refusal_in_words(place: Place) -> None:
     allow = {"tools": ["north__*", "list_users"], "allow": ["north__who*"]}

@@ -29,7 +29,7 @@ def engine() -> Iterator[Engine]:
 
 def answer(engine: Engine, raw: dict[str, Any], limit: int | None = None) -> dict[str, Any]:
     found, _ = process(
-        engine, engine.session(secrets.token_hex(8)), raw, tool="rows", arguments={}, limit=limit, version=VERSION
+        engine.session(secrets.token_hex(8)), raw, tool="rows", arguments={}, limit=limit, version=VERSION
     )
     return found
 
@@ -39,7 +39,7 @@ def test_links_may_be_left_out_of_what_stands_for_a_result(engine: Engine, has_l
     raw = {"content": [{"type": "text", "text": json.dumps(ROWS)}], "structuredContent": {"rows": ROWS}}
     session = engine.session(secrets.token_hex(8))
     found, is_stored = process(
-        engine, session, raw, tool="rows", arguments={}, limit=None, version=VERSION, has_links=has_links
+        session, raw, tool="rows", arguments={}, limit=None, version=VERSION, has_links=has_links
     )
     kinds = {block["type"] for block in found["content"]}
     assert is_stored and kinds == ({"text", "resource_link"} if has_links else {"text"})
@@ -104,7 +104,7 @@ def test_no_way_past_the_gate(engine: Engine, raw: dict[str, Any]) -> None:
 )
 def test_a_list_is_a_variable_under_the_tools_name(engine: Engine, raw: dict[str, Any]) -> None:
     session = engine.session(secrets.token_hex(8))
-    process(engine, session, raw, tool="rows", arguments={}, limit=None, version=VERSION)
+    process(session, raw, tool="rows", arguments={}, limit=None, version=VERSION)
     assert session.variable("rows").value() == ROWS
 
 
@@ -123,7 +123,7 @@ def test_a_list_is_a_variable_under_the_tools_name(engine: Engine, raw: dict[str
 def test_what_passes_and_is_kept_is_as_it_came(engine: Engine, raw: dict[str, Any]) -> None:
     session = engine.session(secrets.token_hex(8))
     sent = json.dumps(raw)
-    found, _ = process(engine, session, raw, tool="rows", arguments={}, limit=None, version=VERSION)
+    found, _ = process(session, raw, tool="rows", arguments={}, limit=None, version=VERSION)
     assert json.dumps(found) == sent
     kept = session.variable("rows").value()
     assert (kept["result"] if isinstance(kept, dict) else kept) == ROWS[:90]

@@ -114,6 +114,21 @@ def test_code_calls_functions_of_a_client(house: House, tenant: str) -> None:
     talk(house, tenant, work)
 
 
+def test_variables_of_outputs_have_no_name_that_is_a_function_in_code(house: House, tenant: str) -> None:
+    rows = [{"region": "EU", "n": n} for n in range(3_000)]
+
+    async def work(client: httpx.AsyncClient) -> None:
+        given = {"tool": "get_orders", "output": rows}
+        done = (await client.post("/sessions/chat/process", json=given)).json()
+        raw = json.dumps({"get_orders": rows, "next": 7}).encode()
+        more = (await client.post("/sessions/chat/outputs", params={"tool": "get_page"}, content=raw)).json()
+        named = [[one["name"] for one in each["variables"]] for each in (done, more)]
+        assert named == [["get_orders_result"], ["get_page", "get_orders_result_2"]]
+        assert (await code(client, "len(get_orders_result)"))["text"].startswith("3000")
+
+    talk(house, tenant, work)
+
+
 def test_answers_that_are_wrong_late_double_or_of_others(house: House, tenant: str) -> None:
     stranger = house.token(f"{tenant}-other")
 

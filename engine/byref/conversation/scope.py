@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final, TypeVar
@@ -125,6 +126,8 @@ class Scope:
     telemetry: Telemetry = field(default_factory=Telemetry, compare=False)
     functions: tuple[Function, ...] = ()
     """Functions of the host that code may call."""
+    elsewhere: AbstractSet[str] = field(default=frozenset(), compare=False)
+    """Names of functions that code may call where the session is opened for code: here it is opened for an output."""
     learned_through: int | None = field(default=None, compare=False)
     """The newest row of what was learned of tools that the session sees; None: there was none when it was created."""
     called: Called | None = None

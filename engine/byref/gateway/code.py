@@ -139,6 +139,10 @@ class CodeTools:
             return f"No tool has any of these words; there are {len(offered):,} tools. Try others."
         return "Functions for code_interpreter (help(name) in code shows one whole):\n" + "\n".join(lines)
 
+    def apart(self, one: Offered) -> Session:
+        """Return the session for an output of a tool: its variables get no name that code reads as a function."""
+        return self._chosen.apart(self._session, _name(one), self._long_name(one))
+
     def functions(self, offered: Sequence[Offered], asking: Asking) -> tuple[Function, ...]:
         """Return the functions for one call of code_interpreter."""
         return self._functions(offered, asking)

@@ -277,8 +277,7 @@ class Conversation:
         async def process() -> Json:
             result, is_stored = await self._thread(
                 lambda: results.process(
-                    self._engine,
-                    self.session,
+                    self.session if self._code is None else self._code.apart(offered),
                     raw,
                     tool=name,
                     arguments=arguments,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from mcp.types.version import is_version_at_least
@@ -16,7 +17,6 @@ from byref.adapters.mcp.schemas import OFFLOADED
 from byref.content.instructions import KEY
 from byref.conversation.result import Result
 from byref.describe.jsontext import without_surrogates
-from byref.engine import Engine
 from byref.gateway.wire import dumped
 from byref.ingest.prepare import NO_MESSAGE
 from byref.policy import Policy, ToolPolicy
@@ -85,7 +85,6 @@ def _characters(raw: Mapping[str, Any]) -> int:
 
 
 def process(
-    engine: Engine,
     session: Session,
     raw: Json,
     *,
@@ -103,7 +102,7 @@ def process(
     """
     if limit is not None:
         policy = limited(session.policy, tool, limit, raw)
-        session = engine.session(session.id, tenant=session.tenant, policy=policy)
+        session = Session(replace(session._scope, policy=policy))
     raw = bounded(raw, tool)
     given = _given(raw)
     result = session.process(given, tool=tool, arguments=arguments, is_error=raw.get("isError") is True)

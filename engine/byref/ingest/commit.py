@@ -206,7 +206,7 @@ class _Transaction:
 
     def _wanted(self, several: Sequence[PlannedArtifact]) -> list[str]:
         """Return the names for all parts. Where code calls a function of such a name, the name stays the function's."""
-        called = {function.name for function in self._scope.functions}
+        called = {function.name for function in self._scope.functions} | self._scope.elsewhere
         wanted = (part.wanted for planned in several for part in planned.parts)
         return [f"{name}_result" if name in called else name for name in wanted]
 

@@ -185,7 +185,7 @@ class _Api:
                 grant = _allowed(operation, said)
             grants[:] = [grant]
             name = check_id("id", name)
-            functions = self._remote.functions(grant.tenant, name) if operation.runs_code else None
+            functions = self._remote.functions(grant.tenant, name) if operation.with_functions else None
             if found is not None:
                 return engine._session_of(found, name, grant.tenant, functions=functions)
             return engine.session(name, tenant=grant.tenant, functions=functions, create=False)

@@ -104,7 +104,7 @@ class Operation:
     takes_stream: bool
     opens: bool
     """The session that the path names has to exist."""
-    runs_code: bool
+    with_functions: bool
     """The functions of the session's client are needed."""
     work: Callable[..., Awaitable[Any]]
 
@@ -118,7 +118,7 @@ OPERATIONS: list[Operation] = []
 
 
 def operation(
-    method: str, path: str, right: Right, *, opens: bool = True, runs_code: bool = False
+    method: str, path: str, right: Right, *, opens: bool = True, with_functions: bool = False
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
     """Enter a coroutine function in the table of operations."""
 
@@ -136,7 +136,7 @@ def operation(
                 reply=signature.return_annotation,
                 takes_stream=len(parameters) > 2,
                 opens=opens and "{session}" in path,
-                runs_code=runs_code,
+                with_functions=with_functions,
                 work=work,
             )
         )
@@ -202,7 +202,7 @@ async def delete_session(at: Place) -> None:
 # What tools return
 
 
-@operation("POST", "/sessions/{session}/process", "chat")
+@operation("POST", "/sessions/{session}/process", "chat", with_functions=True)
 async def process(at: Place, given: records.Process) -> records.Result:
     """Process an output of a tool. The same output under the same `call_id` has the first answer."""
     raw = bytes(given.output)
@@ -216,7 +216,7 @@ async def process(at: Place, given: records.Process) -> records.Result:
     return _result(done, given.format, given.call_id)
 
 
-@operation("POST", "/sessions/{session}/outputs", "chat")
+@operation("POST", "/sessions/{session}/outputs", "chat", with_functions=True)
 async def upload_output(at: Place, given: records.Upload, body: AsyncIterator[bytes]) -> records.Result:
     """Process an output of any size, which is the body of the request, in bounded memory."""
     done = await at.session.process(
@@ -239,13 +239,13 @@ async def resolve(at: Place, given: records.Resolve) -> records.Resolved:
 # The session's own tools
 
 
-@operation("GET", "/sessions/{session}/tools", "read", runs_code=True)
+@operation("GET", "/sessions/{session}/tools", "read", with_functions=True)
 async def list_tools(at: Place, given: records.InFormat) -> records.Tools:
     """Return the definitions of the session's own tools."""
     return records.Tools(tools=await at.session.tools(given.format))
 
 
-@operation("POST", "/sessions/{session}/call", "chat", runs_code=True)
+@operation("POST", "/sessions/{session}/call", "chat", with_functions=True)
 async def call(at: Place, given: records.Call) -> records.Reply:
     """Answer a call of one of the session's own tools. A mistake of the model's is a reply with `is_error`, not a problem."""
     done = await at.session.call(given.name, given.arguments, call_id=given.call_id)
@@ -258,14 +258,14 @@ async def list_pending(at: Place) -> list[records.Pending]:
     return [record(one, records.Pending) for one in await at.session.pending()]
 
 
-@operation("POST", "/sessions/{session}/resume", "chat", runs_code=True)
+@operation("POST", "/sessions/{session}/resume", "chat", with_functions=True)
 async def resume(at: Place, given: records.Resume) -> records.Reply:
     """Decide about calls that wait for approval, and go on with the code that made them."""
     done = await at.session.resume(given.call_id, given.decisions)
     return _reply(done, given.format, given.call_id)
 
 
-@operation("POST", "/sessions/{session}/run", "chat", runs_code=True)
+@operation("POST", "/sessions/{session}/run", "chat", with_functions=True)
 async def run(at: Place, given: records.Run) -> records.Outcome:
     """Run code of the host's own over the session's variables."""
     try:

@@ -89,8 +89,8 @@ class ByrefPlugin(BasePlugin):
         name: str = "byref",
     ) -> None:
         super().__init__(name)
-        self._conversations = Conversations(engine, policy)
         self._code = CodeFunctions(code_functions)
+        self._conversations = Conversations(engine, policy, code=self._code)
         self._session, self._tenant, self._model, self._answer_errors = session, tenant, model, answer_errors
         self._instructions: dict[str, list[str]] = {}
         self._leaders: dict[str, str | None] = {}

@@ -99,8 +99,8 @@ class ByrefTools(Toolkit):
         code_functions: Sequence[str] = (),
     ) -> None:
         super().__init__(name="byref", auto_register=False)
-        self._conversations = Conversations(engine, policy, tools)
         self._code = CodeFunctions(code_functions)
+        self._conversations = Conversations(engine, policy, tools, self._code)
         self._instructions = Instructions(engine)
         self._is_instructing = False
         """Whether an agent has `instructed` or `ainstructed` as its instructions."""

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 from byref.accounting import ledger
 from byref.adapters.common.arguments import refers, resolved
 from byref.adapters.common.extras import check_engine
-from byref.adapters.common.functions import session_with
+from byref.adapters.common.functions import CodeFunctions, session_with
 from byref.calling.approvals import Decision
 from byref.conversation.result import Result, ToolReply
 from byref.conversation.scope import NO_ROW, Scope
@@ -99,15 +99,22 @@ class Conversations:
 
     Thread-safe: one instance serves any number of runs on any threads. Its methods read the database, so call them on a thread and
     not on an event loop. It keeps the handles of the last `MOST` conversations for use while the database is away. The engine
-    belongs to the host, which closes it after the last run. `policy` and `tools` are those of `Engine.session`.
+    belongs to the host, which closes it after the last run. `policy` and `tools` are those of `Engine.session`; `code` says which
+    tools are also functions of code.
 
     Raises:
         ConfigurationError: `engine` is not a `byref.Engine`.
         ConfigurationError: `engine` is no `byref.Engine`.
     """
 
-    def __init__(self, engine: Engine, policy: Policy | None, tools: Sequence[str] | None = None) -> None:
-        self.engine, self._policy = check_engine(engine), policy
+    def __init__(
+        self,
+        engine: Engine,
+        policy: Policy | None,
+        tools: Sequence[str] | None = None,
+        code: CodeFunctions | None = None,
+    ) -> None:
+        self.engine, self._policy, self._code = check_engine(engine), policy, code
         self._tools = None if tools is None else check_tools(tools)
         self._handles: Recent[Name, Session] = Recent()
 
@@ -184,6 +191,8 @@ class Conversations:
             StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
         """
         if session is not None:
+            if self._code is not None:
+                session = self._code.apart(session, tool)
             try:
                 return session.process(output, tool=tool, call_id=call_id, arguments=arguments, is_error=is_error)
             except SessionGone:

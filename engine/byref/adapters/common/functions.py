@@ -86,6 +86,8 @@ class CodeFunctions:
                 raise ConfigurationError(f'{argument}: {shown(one)}: expected the pattern of names, such as "search_*"')
         self._argument = argument
         self._told: set[str] = set()
+        self._names: set[str] = set()
+        """Those of all functions so far."""
 
     def __bool__(self) -> bool:
         """Whether any tool may be chosen."""
@@ -124,7 +126,18 @@ class CodeFunctions:
                     made[name] = _function(name, tool)
                 except Exception as error:  # noqa: BLE001  a strange schema of somebody else's
                     self._tell(f"{tool.name} none", f"the tool {tool.name!r} is no function of code: {one_line(error)}")
+        self._names.update(made)
         return tuple(made.values())
+
+    def apart(self, session: Session, *tool: str) -> Session:
+        """Return the session for an output of a tool: its variables get no name that code reads as a function.
+
+        `tool` are the names by which patterns know the tool. Its own function counts even if none has been made yet, as in a process
+        that goes on with another's run.
+        """
+        if any(map(self.has, tool)):
+            self._names.add(python_name(tool[0]))
+        return Session(replace(session._scope, elsewhere=self._names)) if self._names else session
 
     def _tell(self, key: str, text: str) -> None:
         if key not in self._told:

@@ -137,9 +137,10 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         code_approval: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
-        self._conversations = Conversations(engine, policy, tools)
+        chosen = CodeFunctions(code_functions)
+        self._conversations = Conversations(engine, policy, tools, chosen)
         approval = None if code_approval is None else CodeFunctions(code_approval, argument="code_approval")
-        self._code = CodeTools(CodeFunctions(code_functions), approval, self._conversations)
+        self._code = CodeTools(chosen, approval, self._conversations)
         self._tenant, self._session = tenant, session
         self._model, self._window = model, context_window
         self._models: Recent[Name, tuple[str | None, int | None]] = Recent()

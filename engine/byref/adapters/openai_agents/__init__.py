@@ -103,8 +103,8 @@ class Byref(RunHooks[Any]):
         model: str | None = None,
         code_functions: Sequence[str] = (),
     ) -> None:
-        self._conversations = Conversations(engine, policy)
         self._code = CodeFunctions(code_functions)
+        self._conversations = Conversations(engine, policy, code=self._code)
         self._session, self._tenant, self._model = session, tenant, model
         self._instructions = Instructions(engine)
         self._heard: Recent[Name, bool] = Recent()

@@ -84,8 +84,8 @@ class Byref(AbstractCapability[AgentDepsT]):
 
     def __post_init__(self) -> None:
         """Check that the engine is one."""
-        self._conversations = Conversations(self.engine, self.policy)
         self._code = CodeFunctions(self.code_functions)
+        self._conversations = Conversations(self.engine, self.policy, code=self._code)
 
     def conversation(self, ctx: RunContext[Any]) -> Session:
         """Return byref's session of a run. This reads the database, so do not call it on an event loop.

@@ -103,8 +103,8 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         order: float = HookOrder.SDK_LAST,
         code_functions: Sequence[str] = (),
     ) -> None:
-        self._conversations = Conversations(engine, policy, tools)
         self._code = CodeFunctions(code_functions)
+        self._conversations = Conversations(engine, policy, tools, self._code)
         self._id, self._tenant = session, tenant
         self._model, self._context_window, self._order = model, context_window, order
         self._specs = self._conversations.tools(None)
