@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
 
 from byref.adapters.common.shares import Shares
 from byref.aio import AsyncSession
 from byref.errors import ByrefError, SessionGone
 from byref.service import records
-from byref.service.problems import RETRY, Problem
+from byref.service.placed import PlacedResponse
 
 POLL_SECONDS = 0.5
 """Between two looks at the database: the steps may be another process's."""
@@ -32,21 +31,12 @@ PAGE = 100
 _places = Shares(MAX_STREAMS, several=True, kept=KEPT_STREAMS)
 
 
-class EventStream(StreamingResponse):
-    """Server-sent events, which have a place of their tenant's until their end; a Problem if it has none left."""
+class EventStream(PlacedResponse):
+    """Server-sent events; a Problem if the tenant has no place left."""
 
     def __init__(self, said: AsyncIterator[bytes], headers: Mapping[str, str], places: Shares, tenant: str) -> None:
-        if not places.take(tenant):
-            raise Problem(503, "too-many-streams", f"too many streams are open ({places.limits})", RETRY)
-        super().__init__(said, 200, {**headers, "X-Accel-Buffering": "no"}, "text/event-stream")
-        self._places, self._tenant = places, tenant
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._places.give_back(self._tenant)
+        about = {**headers, "Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
+        super().__init__(said, 200, about, places, tenant, "streams are open")
 
 
 def stream(

@@ -403,7 +403,7 @@ async def show_artifact(at: Place) -> records.Artifact:
 @operation("GET", "/sessions/{session}/artifacts/{artifact}/content", "read")
 async def download_artifact(at: Place) -> Response:
     """Return an artifact's bytes, or a range of them."""
-    return await transfers.download(await at.readable(), at.request)
+    return await transfers.download(await at.readable(), at.request, at.tenant)
 
 
 @operation("GET", "/sessions/{session}/artifacts/{artifact}/lines", "read")
