@@ -176,6 +176,35 @@ def test_a_server_that_is_busy_blames_no_client(
     local_house.loop.run_until_complete(work())
 
 
+def test_who_reads_slowly_is_served_and_who_does_not_read_is_left(
+    local_house: House, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Megabytes are in the buffers between them: that these are not empty yet does not mean that nothing was read."""
+    monkeypatch.setitem(connections.SECONDS, connections.Stage.READING, 2.0)
+    places = Shares(2, several=False)
+    monkeypatch.setattr(transfers, "_places", places)
+
+    async def work() -> None:
+        session = await local_house.engine.session("chat", tenant=tenant)
+        await session.store_artifact(BIG, name="big")
+        head = f"GET /v1/sessions/chat/artifacts/big/content HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {local_house.token(tenant)}\r\n\r\n"
+        async with served(local_house) as base:
+            (reader, slow), (_, silent) = [
+                await asyncio.open_connection("127.0.0.1", port_of(base), limit=1) for _ in range(2)
+            ]
+            for writer in (slow, silent):
+                writer.write(head.encode())
+            until = time.monotonic() + 8
+            while time.monotonic() < until:
+                assert await reader.read(20_000)
+                await asyncio.sleep(0.05)
+            assert places._taken.total() == 1
+            for writer in (slow, silent):
+                writer.transport.abort()
+
+    local_house.loop.run_until_complete(work())
+
+
 @pytest.mark.slow
 def test_a_connection_outlives_the_pools_of_clients(local_house: House, tenant: str) -> None:
     """httpx and others let go of a connection after five seconds: a server that did so, too, would lose requests on their way."""
