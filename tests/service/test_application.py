@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 from urllib.parse import quote
@@ -9,6 +10,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 from service_kit import House
+
+from byref import AsyncSession
+from byref.service import events
 
 ORDERS = [{"id": n, "country": ("DE", "FR", "US")[n % 3], "total": n % 500} for n in range(5_000)]
 
@@ -282,3 +286,46 @@ def test_a_table_too_big_to_be_stored_as_json_comes_as_records(house: House, ten
         assert resolved.json()["arguments"] == {"x": 7}
 
     house.talk(house.token(tenant), talk)
+
+
+def test_streams_share_one_look_at_the_database(house: House, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reads its ledger at its begin and when its session has new steps, from whatever process; it ends with its session."""
+    monkeypatch.setattr(events, "POLL_SECONDS", 0.2)
+    looks, reads, told = list[Any](), list[str](), dict[str, list[bytes]]()
+    look, ledger = events._last_steps, AsyncSession.ledger
+
+    def watched(connection: Any, rows: Any) -> Any:
+        looks.append(rows)
+        return look(connection, rows)
+
+    def reading(session: AsyncSession, **about: Any) -> Any:
+        reads.append(session.id)
+        return ledger(session, **about)
+
+    async def follow(session: AsyncSession, news: events.News, stopping: asyncio.Event) -> None:
+        async for piece in events._events(session, 0, news, stopping):
+            told.setdefault(session.id, []).append(piece.partition(b"\ndata")[0])
+
+    async def work() -> None:
+        sessions = [await house.engine.session(name, tenant=tenant) for name in ("busy", "idle", "idler")]
+        await sessions[1].process("hello", tool="t")
+        monkeypatch.setattr(events, "_last_steps", watched)
+        monkeypatch.setattr(AsyncSession, "ledger", reading)
+        stopping = asyncio.Event()
+        news = events.News(house.engine, stopping)
+        following = [asyncio.ensure_future(follow(one, news, stopping)) for one in sessions]
+        while len(looks) < 4:
+            await asyncio.sleep(0.05)
+        before, looks[:] = len(reads), []
+        elsewhere = await house.engine.session("busy", tenant=tenant)
+        await elsewhere.process("hello", tool="t")
+        await house.engine.delete_session("idler", tenant=tenant)
+        while len(told["busy"]) < 2 or len(told["idler"]) < 2 or len(looks) < 5:
+            await asyncio.sleep(0.05)
+        assert reads[before:] == ["busy"]
+        stopping.set()
+        await asyncio.gather(*following)
+        assert told["idle"][1:] == [b"id: 1\nevent: step"] == told["busy"][1:]
+        assert told["idler"][1:] == [b"event: gone"]
+
+    house.loop.run_until_complete(asyncio.wait_for(work(), 30))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import resource
+import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -18,7 +20,8 @@ import byref
 from byref import db
 from byref.adapters.common.shares import Shares
 from byref.cli import connections
-from byref.service import auth, events, remote
+from byref.db.payloads import StoredPayload
+from byref.service import auth, events, remote, transfers
 from byref.service.inspector import live
 
 Hostile = Callable[[str, int, str], Awaitable[None]]
@@ -56,6 +59,8 @@ TRICKS = [
     "/inspect/inspector.css/../../auth.py",
     "/" + "%25" * 2_000,
 ]
+BIG = random.Random(1).randbytes(30 << 20)
+"""More than the buffers of a connection hold."""
 
 
 async def sent(port: int, data: bytes, *, wait: float = 10) -> bytes:
@@ -172,6 +177,35 @@ def test_a_server_that_is_busy_blames_no_client(
     local_house.loop.run_until_complete(work())
 
 
+def test_who_reads_slowly_is_served_and_who_does_not_read_is_left(
+    local_house: House, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Megabytes are in the buffers between them: that these are not empty yet does not mean that nothing was read."""
+    monkeypatch.setitem(connections.SECONDS, connections.Stage.READING, 2.0)
+    places = Shares(2, several=False)
+    monkeypatch.setattr(transfers, "_places", places)
+
+    async def work() -> None:
+        session = await local_house.engine.session("chat", tenant=tenant)
+        await session.store_artifact(BIG, name="big")
+        head = f"GET /v1/sessions/chat/artifacts/big/content HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {local_house.token(tenant)}\r\n\r\n"
+        async with served(local_house) as base:
+            (reader, slow), (_, silent) = [
+                await asyncio.open_connection("127.0.0.1", port_of(base), limit=1) for _ in range(2)
+            ]
+            for writer in (slow, silent):
+                writer.write(head.encode())
+            until = time.monotonic() + 8
+            while time.monotonic() < until:
+                assert await reader.read(20_000)
+                await asyncio.sleep(0.05)
+            assert places._taken.total() == 1
+            for writer in (slow, silent):
+                writer.transport.abort()
+
+    local_house.loop.run_until_complete(work())
+
+
 @pytest.mark.slow
 def test_a_connection_outlives_the_pools_of_clients(local_house: House, tenant: str) -> None:
     """httpx and others let go of a connection after five seconds: a server that did so, too, would lose requests on their way."""
@@ -263,28 +297,34 @@ def test_ten_thousand_silent_connections_keep_nobody_out(tmp_path: Path) -> None
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+<<<<<<< HEAD
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("what", ["events", "live", "take"])
+=======
+@pytest.mark.parametrize("what", ["events", "live", "take", "download"])
+>>>>>>> h/serve
 def test_no_tenant_has_all_places_of_those_who_wait(
     local_house: House, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     few = Shares(2, several=True)  # one of each tenant
     monkeypatch.setattr(events, "_places", few)
     monkeypatch.setattr(live, "_places", few)
+    monkeypatch.setattr(transfers, "_places", few)
     monkeypatch.setattr(remote, "Shares", lambda *_, **__: few)
     house = House(local_house.engine, local_house.loop)
 
     def asking(client: httpx.AsyncClient) -> httpx.Request:
         if what == "take":
             return client.build_request("POST", "/v1/calls/take", json={"worker": "w", "wait_seconds": 1.5})
-        path = "/v1/sessions/chat/events" if what == "events" else "/inspect/events?session=chat"
-        return client.build_request("GET", path)
+        paths = {"events": "/v1/sessions/chat/events", "live": "/inspect/events?session=chat"}
+        return client.build_request("GET", paths.get(what, "/v1/sessions/chat/artifacts/big/content"))
 
     async def work() -> None:
         async with served(house) as base, AsyncExitStack() as clients:
 
             async def client_of(tenant: str) -> httpx.AsyncClient:
-                await house.engine.session("chat", tenant=tenant)
+                session = await house.engine.session("chat", tenant=tenant)
+                await session.store_artifact(BIG, name="big")
                 token = house.token(tenant)
                 given = {"headers": {"Authorization": f"Bearer {token}"}, "cookies": {"byref_inspect": token}}
                 return await clients.enter_async_context(httpx.AsyncClient(base_url=base, timeout=20, **given))
@@ -307,5 +347,38 @@ def test_no_tenant_has_all_places_of_those_who_wait(
             again = await mine.send(asking(mine), stream=True)
             assert again.status_code == 200
             await again.aclose()
+
+    local_house.loop.run_until_complete(work())
+
+
+def test_a_download_that_is_not_read_is_in_memory_a_piece_at_a_time(
+    local_house: House, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    span, read = StoredPayload.span, list[Generator[bytes]]()
+
+    def watched(payload: StoredPayload, begin: int, end: int) -> Generator[bytes]:
+        read.append(span(payload, begin, end))
+        return read[-1]
+
+    monkeypatch.setattr(StoredPayload, "span", watched)
+    house = House(local_house.engine, local_house.loop)
+
+    async def work() -> None:
+        session = await house.engine.session("chat", tenant=tenant)
+        await session.store_artifact(BIG, name="big")
+        head = f"GET /v1/sessions/chat/artifacts/big/content HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {house.token(tenant)}\r\n\r\n"
+        async with served(house) as base:
+            gone = [await asyncio.open_connection("127.0.0.1", port_of(base), limit=1) for _ in range(3)]
+            for _, writer in gone:
+                writer.write(head.encode())
+            while sum(one.gi_frame is not None and one.gi_suspended for one in read) < len(gone):
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)
+            assert not [one.name for one in threading.enumerate() if one.name.startswith("byref-frames")]
+            for _, writer in gone:
+                writer.transport.abort()
+            async with asyncio.timeout(10):
+                while any(one.gi_frame is not None for one in read):
+                    await asyncio.sleep(0.05)
 
     local_house.loop.run_until_complete(work())

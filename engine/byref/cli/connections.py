@@ -6,13 +6,16 @@ uvicorn lets a client take any time to send headers and body and to read the ans
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
 import re
 import resource
 import signal
 import socket
+import termios
+from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -39,7 +42,9 @@ none is closed while a request is on its way."""
 LINGER_SECONDS = 5
 """For the rest of a body after its request was answered: a client that is cut off while it sends cannot read the answer."""
 STALL_SECONDS, STALL_BYTES = 20, 64 << 10
-"""A client must send so many bytes of a body, or read so many of an answer, in so many seconds."""
+"""A client must send so many bytes of a body in so many seconds."""
+READING_SECONDS = 60
+"""In these it must read as many of an answer: kernels tell each other of what was read in steps of 128 KiB and more."""
 MAX_FRAMING_BYTES = 32 << 10
 """Bytes of a chunked body that are not data, beyond as many as the data has."""
 LOOK_SECONDS = 1.5
@@ -108,7 +113,7 @@ SECONDS = {
     Stage.HEAD: HEAD_SECONDS,
     Stage.BODY: STALL_SECONDS,
     Stage.REST: LINGER_SECONDS,
-    Stage.READING: STALL_SECONDS,
+    Stage.READING: READING_SECONDS,
 }
 
 
@@ -185,10 +190,10 @@ class Connection(H11Protocol):
 
     def _stage(self) -> tuple[Stage | None, int]:
         """Return what is waited for, and a number that grows with each byte that the client sends or reads."""
-        unread = self.transport.get_write_buffer_size()
-        if unread:
+        unwritten = self.transport.get_write_buffer_size()
+        if unwritten:
             # Each resumed write outweighs any buffer size: the number grows even if the buffer was refilled meanwhile.
-            return Stage.READING, (self._resumed << 40) - unread
+            return Stage.READING, (self._resumed << 40) - unwritten - self._queued()
         if self.conn.our_state is h11.IDLE:
             return (Stage.KEPT if self.cycle is not None and not self.conn.has_begun else Stage.HEAD), 0
         if self.conn.their_state is h11.SEND_BODY:
@@ -197,6 +202,13 @@ class Connection(H11Protocol):
             if not (self.flow.read_paused or self.cycle.waiting_for_100_continue):
                 return Stage.BODY, self.conn.body_bytes
         return None, 0
+
+    def _queued(self) -> int:
+        """Return how many bytes the kernel holds until the client has room: up to 4 MB, of which a slow one reads for minutes."""
+        waiting = array("i", [0])
+        with suppress(OSError):  # not every system tells
+            fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, waiting)
+        return waiting[0]
 
     def _is_silent(self) -> None:
         silent = self.server_state.silent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -142,16 +142,22 @@ class StoredPayload:
         if (end or 0) != self.size:
             raise self._missing(f"ends at byte {end or 0} of {self.size}")
 
-    def span(self, begin: int, end: int) -> Iterator[bytes]:
-        """Yield the bytes from the offset `begin` up to `end`, which are in the payload; frames before and behind are not read."""
+    def span(self, begin: int, end: int) -> Generator[bytes, None, None]:
+        """Yield the bytes from the offset `begin` up to `end`, which are in the payload; frames before and behind are not read.
+
+        Nothing is read ahead and no thread is kept: there may be many readers, and each may take its time over a piece.
+        """
         at = begin
-        for offset, _, data in self._frames(_FROM_BYTE, byte=begin) if begin < end else ():
+        found = self._packed(_FROM_BYTE, 1, byte=begin) if begin < end else []
+        while found:
+            offset, _, data = (frame := found.pop()).unpacked()
             if not offset <= at < offset + len(data):
                 raise self._missing(f"has a gap before byte {offset}")
             yield data[at - offset : end - offset]
             at = min(offset + len(data), end)
             if at == end:
                 return
+            found = self._behind([frame], 1)
         if at < end:
             raise self._missing(f"ends at byte {at} of {self.size}")
 
@@ -316,7 +322,7 @@ class Converted(StoredPayload):
         """Yield all bytes as one chunk that begins at line 1."""
         return self.frames()
 
-    def span(self, begin: int, end: int) -> Iterator[bytes]:
+    def span(self, begin: int, end: int) -> Generator[bytes, None, None]:
         """Yield the bytes from the offset `begin` up to `end`."""
         yield self.data[begin:end]
 

@@ -24,6 +24,7 @@ from byref.engine import Engine
 from byref.errors import ConfigurationError, InvalidId, shown
 from byref.service import openapi, records
 from byref.service.auth import Auth, Grant, Tokens, find, find_both
+from byref.service.events import News
 from byref.service.inspector import Inspector, Redact, SignIn
 from byref.service.operations import OPERATIONS, Operation, Place, is_response
 from byref.service.problems import Problem, problem
@@ -111,6 +112,7 @@ class _Api:
         self._has_own_tokens = auth is None
         self._stopping = stopping
         self._remote = Remote(engine, stopping)
+        self._news = News(engine, stopping)
         self._bodies = Bodies(MAX_BODIES_BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,7 +132,7 @@ class _Api:
             return Response(openapi.document(), 200, media_type="application/json")
         operation, names = _found(request.method, segments)
         grant, opened = await self._entered(operation, names, _token(request))
-        place = Place(self._engine, grant, names, request, self._stopping, self._remote, opened)
+        place = Place(self._engine, grant, names, request, self._stopping, self._remote, self._news, opened)
         room = _Room(self._bodies, grant.tenant)
         try:
             given = await _given(operation, request, room)

@@ -47,6 +47,7 @@ class Place:
     """Set when the service ends: what lasts has to end, too."""
     remote: Remote
     """Calls that clients answer."""
+    news: events.News
     _opened: list[AsyncSession] = field(default_factory=list)
 
     @property
@@ -360,7 +361,7 @@ async def list_history(at: Place, given: records.Steps) -> Page[records.HistoryE
 @operation("GET", "/sessions/{session}/events", "read")
 async def follow_events(at: Place, given: records.Steps) -> Response:
     """Follow the session's new steps as server-sent events, from `Last-Event-ID` or `after` on."""
-    return events.stream(at.open, at.request, at.tenant, after=given.after, stopping=at.stopping)
+    return events.stream(at.session, at.request, at.tenant, after=given.after, news=at.news, stopping=at.stopping)
 
 
 # Data
@@ -403,7 +404,7 @@ async def show_artifact(at: Place) -> records.Artifact:
 @operation("GET", "/sessions/{session}/artifacts/{artifact}/content", "read")
 async def download_artifact(at: Place) -> Response:
     """Return an artifact's bytes, or a range of them."""
-    return await transfers.download(await at.readable(), at.request)
+    return await transfers.download(await at.readable(), at.request, at.tenant)
 
 
 @operation("GET", "/sessions/{session}/artifacts/{artifact}/lines", "read")

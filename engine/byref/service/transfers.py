@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator
+from contextlib import suppress
 from urllib.parse import quote
 
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from byref.adapters.common.shares import Shares
 from byref.artifacts.lines import segments
 from byref.artifacts.store import Artifact
 from byref.service import records
+from byref.service.placed import PlacedResponse
 from byref.service.problems import Problem
 
+MAX_DOWNLOADS = 200
+"""Downloads at once of one process, which tenants share: each has some 3 MB in memory, and lasts as long as its client takes."""
+KEPT_DOWNLOADS = 10
+"""Downloads that each tenant may have when the others have taken all."""
 LINE_CHARS = 10_000
 """Characters of a line that are returned; the rest is in the bytes."""
 LINES_CHARS = 1 << 20
 """Characters of the lines of one reply, from which on it ends."""
 
+_places = Shares(MAX_DOWNLOADS, several=True, kept=KEPT_DOWNLOADS)
 _TYPE = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}(?:;\s*charset=[\w-]{1,40})?", re.ASCII)
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
 
 
-async def download(artifact: Artifact, request: Request) -> Response:
+async def download(artifact: Artifact, request: Request, tenant: str) -> Response:
     """Return the response with an artifact's bytes, or with the range that the request asks for.
 
     Strangers wrote the bytes: no browser is to show them, or to guess what they are.
@@ -52,11 +61,30 @@ async def download(artifact: Artifact, request: Request) -> Response:
     headers["Content-Length"] = str(end - begin)
     pieces = artifact.payload.span(begin, end)
     first = await run_in_threadpool(next, pieces, b"")  # what is damaged or gone fails here, before the response begins
-    return StreamingResponse(_joined(first, pieces), status, headers)
+    return _Download(first, pieces, status, headers, tenant)
 
 
-async def _joined(first: bytes, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+class _Download(PlacedResponse):
+    """A response with bytes, which are let go of as soon as its client has them or has left."""
+
+    def __init__(
+        self, first: bytes, pieces: Generator[bytes, None, None], status: int, headers: dict[str, str], tenant: str
+    ) -> None:
+        super().__init__(_joined(first, pieces), status, headers, _places, tenant, "downloads are under way")
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the bytes."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            with suppress(ValueError):  # it is being read: a request that is cancelled waits for no thread
+                self._pieces.close()
+
+
+async def _joined(first: bytes, pieces: Generator[bytes, None, None]) -> AsyncIterator[bytes]:
     yield first
+    del first  # not to be in memory for as long as the rest takes
     async for piece in iterate_in_threadpool(pieces):
         yield piece
 

@@ -90,7 +90,7 @@ class Inspector:
             return live.stream(self._engine.database, grant.tenant, row, after, HEADERS, self._stopping)
         found = await asyncio.to_thread(_found, made, look)
         if isinstance(found, Artifact):
-            return await transfers.download(found, request)
+            return await transfers.download(found, request, grant.tenant)
         if isinstance(found, Image):
             headers = HEADERS | {"Content-Security-Policy": "default-src 'none'; sandbox"}
             return Response(found.data, 200, headers, found.content_type)
