@@ -297,12 +297,8 @@ def test_ten_thousand_silent_connections_keep_nobody_out(tmp_path: Path) -> None
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-<<<<<<< HEAD
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("what", ["events", "live", "take"])
-=======
 @pytest.mark.parametrize("what", ["events", "live", "take", "download"])
->>>>>>> h/serve
 def test_no_tenant_has_all_places_of_those_who_wait(
     local_house: House, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
