@@ -201,6 +201,12 @@ def test_uploads_are_kept_as_they_come(house: House, tenant: str, kind: str, bod
         assert stored.status_code == 200, stored.text
         kept = await client.get(f"/sessions/a/artifacts/{stored.json()['id']}/content")
         assert kept.content == body
+        path = f"/sessions/a/artifacts/{stored.json()['id']}/content"
+        head = await client.head(path, headers={"Range": "bytes=0-0"})
+        assert (head.status_code, head.content, head.headers) == (200, b"", kept.headers)
+        assert int(head.headers["Content-Length"]) == len(body)
+        known = await client.head(path, headers={"If-None-Match": head.headers["ETag"]})
+        assert known.status_code == 304
         done = await client.post("/sessions/a/outputs?tool=t", content=body, headers=headers)
         assert done.status_code == 200, done.text
         if not body:

@@ -88,5 +88,7 @@ def _replies(one: Operation, known: dict[Any, Any]) -> dict[str, Any]:
         return {"200": {"description": "Done", "content": {"application/json": {"schema": known[one.reply]}}}}
     if one.name == "follow_events":
         return {"200": {"description": "Events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+    if one.method == "HEAD":
+        return {"200": {"description": "The headers"}, "304": {"description": "As it was"}}
     part = {"description": "The bytes, or a range of them", "content": _ANY_BYTES}
     return {"200": part, "206": part, "304": {"description": "As it was"}}

@@ -407,6 +407,12 @@ async def download_artifact(at: Place) -> Response:
     return await transfers.download(await at.readable(), at.request, at.tenant)
 
 
+@operation("HEAD", "/sessions/{session}/artifacts/{artifact}/content", "read")
+async def measure_artifact(at: Place) -> Response:
+    """Return the headers of `download_artifact`, with the number of bytes and their `ETag`."""
+    return await transfers.download(await at.readable(), at.request, at.tenant)
+
+
 @operation("GET", "/sessions/{session}/artifacts/{artifact}/lines", "read")
 async def read_lines(at: Place, given: records.Lines) -> records.LineRange:
     """Return some lines of an artifact's text."""

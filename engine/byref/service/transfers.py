@@ -34,7 +34,7 @@ _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
 
 
 async def download(artifact: Artifact, request: Request, tenant: str) -> Response:
-    """Return the response with an artifact's bytes, or with the range that the request asks for.
+    """Return the response with an artifact's bytes, or with the range that the request asks for; to HEAD, its headers alone.
 
     Strangers wrote the bytes: no browser is to show them, or to guess what they are.
     """
@@ -55,12 +55,20 @@ async def download(artifact: Artifact, request: Request, tenant: str) -> Respons
         artifact.content_type if _TYPE.fullmatch(artifact.content_type) else "application/octet-stream"
     )
     begin, end, status = 0, size, 200
-    if "Range" in asked and asked.get("If-Range", tag) == tag and (span := _span(asked["Range"], size)) is not None:
+    is_head = request.method == "HEAD"  # to which HTTP defines no ranges
+    if (
+        not is_head
+        and "Range" in asked
+        and asked.get("If-Range", tag) == tag
+        and (span := _span(asked["Range"], size)) is not None
+    ):
         (begin, end), status = span, 206
         headers["Content-Range"] = f"bytes {begin}-{end - 1}/{size}"
     headers["Content-Length"] = str(end - begin)
     pieces = artifact.payload.span(begin, end)
     first = await run_in_threadpool(next, pieces, b"")  # what is damaged or gone fails here, before the response begins
+    if is_head:
+        return Response(None, status, headers)
     return _Download(first, pieces, status, headers, tenant)
 
 
