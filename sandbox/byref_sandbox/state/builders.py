@@ -668,13 +668,17 @@ class Builders:
         return SharedValues()
 
     def fill_sharing(self, owner: Any, state: tuple[Any, ...]) -> None:
-        """Make the blocks of a table, or an index, share their values with others: a change of them makes a copy first."""
+        """Make the blocks of a table, or an index, share their values with others: a change of them makes a copy first. An index gets
+        its attributes.
+        """
         shared, own = state
         if type(owner) in MANAGERS and own is not None:
             owner.__setstate__(own)
         is_index = isinstance(owner, pd.Index)
         if not is_index and type(owner) not in MANAGERS:
             raise Unkept("no table")
+        if is_index and own is not None:
+            vars(owner).update(check_names(own))
         for each, held in zip((owner,) if is_index else owner.blocks, shared, strict=True):
             if type(held) is SharedValues and is_index:
                 owner._references = held

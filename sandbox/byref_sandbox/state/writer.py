@@ -60,6 +60,7 @@ _SET: Final = b"\x8f\x94"
 _WRITTEN_NANS: Final = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")
 _ROUNDED_BITS: Final = 8
 _MAX_TEXT_CHARS: Final = 10_000
+_TABLES: Final = (pd.DataFrame, pd.Series, pd.Index)
 _QUERY_VARIABLE: Final = re.compile(r"@\s*([^\W\d]\w*)")
 namespace_of: Callable[[type], types.MappingProxyType[str, Any]] = type.__dict__["__dict__"].__get__
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
@@ -350,8 +351,9 @@ class Writer(pickle.Pickler):
         if kind in known.taken_apart or kind is pickle.PickleBuffer:
             if issubclass(kind, pd.api.extensions.ExtensionArray):
                 return _as_read(obj.__reduce_ex__(5))
-            has_values = issubclass(kind, (*MANAGERS, pd.Index)) and kind is not pd.RangeIndex
-            return self._arrays.sharing(obj) if has_values else NotImplemented
+            if issubclass(kind, _TABLES):
+                return self._arrays.table(obj)
+            return self._arrays.sharing(obj) if issubclass(kind, MANAGERS) else NotImplemented
         if self._is_mixed(kind):
             return NotImplemented
         if issubclass(kind, np.generic) and kind.__module__ == "numpy":
