@@ -311,13 +311,15 @@ class Builders:
         return contextlib.contextmanager(function)(*arguments, **options)
 
     def generator(self, function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Make a generator that has not begun. Nothing of the code runs."""
-        self._check_generator(function)
+        """Make a generator or coroutine that has not begun. Nothing of the code runs."""
+        self._check_generator(function, inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
         return function(*arguments, **options)
 
-    def ended_generator(self) -> Any:
-        """Make a generator that has ended."""
-        return iterators.ended()
+    def ended_generator(self, prefix: str) -> Any:
+        """Make a generator or coroutine that has ended."""
+        if type(prefix) is not str or prefix not in iterators.KINDS.values():
+            raise Unkept("no generator")
+        return iterators.ended(prefix)
 
     def cycle(self, items: list[Any], given: int) -> Any:
         """Make an `itertools.cycle` that has given so many of its items."""
@@ -328,11 +330,11 @@ class Builders:
             next(made)
         return made
 
-    def _check_generator(self, function: Any) -> None:
+    def _check_generator(self, function: Any, kinds: int = inspect.CO_GENERATOR) -> None:
         if (
             type(function) is not types.FunctionType
             or function.__globals__ is not self._space
-            or not function.__code__.co_flags & inspect.CO_GENERATOR
+            or not function.__code__.co_flags & kinds
         ):
             raise Unkept("no generator of the code")
 

@@ -83,8 +83,6 @@ _DATACLASS: Final = words("""__init__ __repr__ __eq__ __lt__ __le__ __gt__ __ge_
 _PROTOCOL: Final = ("__init__", "__subclasshook__")
 _ENUM: Final = ("__new__", "__reduce_ex__", "__order__")
 _NAMED: Final[dict[type, str]] = {
-    types.CoroutineType: "a coroutine",
-    types.AsyncGeneratorType: "a generator: make a list of it",
     types.ModuleType: "a module",
     types.TracebackType: "a traceback",
     types.FrameType: "a frame",
@@ -387,7 +385,9 @@ class Writer(pickle.Pickler):
 
     def _generator(self, generator: Any) -> Any:
         call = iterators.call_of(generator, self._space)
-        return (BUILDERS["ended_generator"], ()) if call is None else (BUILDERS["generator"], call)
+        if call is None:
+            return BUILDERS["ended_generator"], (iterators.KINDS[type(generator)],)
+        return BUILDERS["generator"], call
 
     def _function(self, function: Any) -> Any:
         if function.__globals__ is not self._space:
@@ -789,7 +789,7 @@ def _description(obj: object, kind: type) -> str:
 
 _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     types.FunctionType: Writer._function,
-    types.GeneratorType: Writer._generator,
+    **dict.fromkeys(iterators.KINDS, Writer._generator),
     types.MethodType: Writer._method,
     types.BuiltinMethodType: Writer._bound,
     type(_PATTERN.match): Writer._bound,  # what C calls with its class as well
