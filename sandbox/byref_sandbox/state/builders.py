@@ -21,6 +21,7 @@ import importlib
 import inspect
 import io
 import itertools
+import queue
 import types
 import typing
 import zoneinfo
@@ -62,6 +63,10 @@ READING: Final = ("r", "rt", "rb", "tr", "br")
 """Modes of files that are only read."""
 PARSERS: Final = ("ConfigParser", "RawConfigParser")
 """Of configparser."""
+QUEUES: Final[Mapping[str, Any]] = {
+    kind.__name__: kind for kind in (queue.Queue, queue.PriorityQueue, queue.LifoQueue, queue.SimpleQueue)
+}
+"""Queues of threads, by name."""
 FUNCTIONS: Final = "functions:"
 """How the names of the host's functions begin."""
 SMALL_BYTES: Final = 16 << 10
@@ -215,6 +220,26 @@ class Builders:
         if type(parser) not in [vars(self._facades["configparser"])[name] for name in PARSERS]:
             raise Unkept("no parser of settings")
         readers.fill_parser(parser, *state)
+
+    def thread_queue(self, name: str) -> Any:
+        """Make a queue of threads."""
+        if name not in QUEUES:
+            raise Unkept("no queue")
+        return QUEUES[name]()
+
+    def fill_thread_queue(self, made: Any, state: tuple[Any, ...]) -> None:
+        """Give a queue what is in it."""
+        items, *rest = state
+        if type(made) is queue.SimpleQueue:
+            for item in items:
+                made.put_nowait(item)
+        elif type(made) in QUEUES.values() and type(items) is type(made.queue):
+            made.queue = items
+            made.maxsize, made.unfinished_tasks, is_shut = rest
+            if is_shut:
+                made.shutdown()
+        else:
+            raise Unkept("no queue")
 
     def decoder(self, options: dict[str, Any]) -> Any:
         """`json.JSONDecoder`."""

@@ -19,6 +19,7 @@ import io
 import itertools
 import json
 import operator
+import queue
 import re
 import sqlite3
 import struct
@@ -34,7 +35,7 @@ import pandas as pd
 from byref_sandbox.language import databases, files, getters, logs, packed, readers, styles, typed
 from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.state import drawings, iterators, remembered
-from byref_sandbox.state.builders import BUILDERS, PARSERS, SharedValues
+from byref_sandbox.state.builders import BUILDERS, PARSERS, QUEUES, SharedValues
 from byref_sandbox.state.codes import Code, Unkept
 from byref_sandbox.state.known import MATPLOTLIB, Known, name_of_function, text_dtype
 
@@ -172,6 +173,17 @@ def _decoder(_: Writing, decoder: Any) -> Any:
     return BUILDERS["decoder"], (options,)
 
 
+def _queue(writer: Writing, one: Any) -> Any:
+    """A queue of threads, of which there is one. Its locks are made anew."""
+    if type(one) is queue.SimpleQueue:  # which gives what is in it in no other way
+        state: Any = ([one.get_nowait() for _ in range(one.qsize())],)
+        for item in state[0]:
+            one.put_nowait(item)
+    else:
+        state = one.queue, one.maxsize, one.unfinished_tasks, getattr(one, "is_shutdown", False)
+    return writer.later(one, BUILDERS["thread_queue"], (type(one).__name__,), BUILDERS["fill_thread_queue"], state)
+
+
 def _pattern(_: Writing, pattern: re.Pattern[Any]) -> Any:
     if type(pattern.pattern) not in (str, bytes):
         raise Unkept("a pattern whose text is of a class of its own")
@@ -272,6 +284,7 @@ REDUCERS: Final[dict[type, Callable[[Writing, Any], Any]]] = {
     logs.Logger: lambda _w, logger: (BUILDERS["logger"], (logger.name,)),
     type(csv.writer(io.StringIO())): _csv_writer,
     **dict.fromkeys((files.TextFile, files.BinaryFile), _file),
+    **dict.fromkeys(QUEUES.values(), _queue),
     struct.Struct: lambda _w, s: (struct.Struct, (s.format,)),
     **dict.fromkeys((np.finfo, np.iinfo), lambda _w, i: (type(i), (i.dtype,))),
     databases.Connection: _connection,
