@@ -288,6 +288,28 @@ class Builders:
             raise Unkept("no class of random variables")
         return kind(**parameters, **how)
 
+    def number_of_mpmath(self, *parts: int | float) -> Any:
+        """Make a number of mpmath of a whole number and its power of two, or of a float that is none; for each part of a complex one."""
+        mpmath: Any = importlib.import_module("mpmath")
+        if not all(type(part) in (int, float) for part in parts) or len(parts) not in (2, 4):
+            raise Unkept("no number of mpmath")
+        made = [
+            mpmath.libmp.from_float(value) if type(value) is float else mpmath.libmp.from_man_exp(value, power)
+            for value, power in zip(parts[::2], parts[1::2], strict=True)
+        ]
+        return mpmath.mp.make_mpf(*made) if len(made) == 1 else mpmath.mp.make_mpc(tuple(made))
+
+    def matrix_of_mpmath(self, rows: int, columns: int, items: dict[tuple[int, int], Any]) -> Any:
+        """Make a matrix of mpmath."""
+        mp: Any = importlib.import_module("mpmath").mp
+        places = all(row in range(rows) and column in range(columns) for row, column in items)
+        if not places or not all(type(item) in (mp.mpf, mp.mpc) for item in items.values()):
+            raise Unkept("no matrix of mpmath")
+        made = mp.matrix(int(rows), int(columns))
+        for place, item in items.items():
+            made[place] = item
+        return made
+
     def undefined_function(self, name: str, assumptions: dict[str, Any]) -> Any:
         """`sympy.Function(name)`."""
         if type(name) is not str:

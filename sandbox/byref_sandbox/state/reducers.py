@@ -184,6 +184,24 @@ def _queue(writer: Writing, one: Any) -> Any:
     return writer.later(one, BUILDERS["thread_queue"], (type(one).__name__,), BUILDERS["fill_thread_queue"], state)
 
 
+def _number_of_mpmath(writer: Writing, number: Any) -> Any:
+    writer.libraries.add("sympy")
+    raw = number._mpc_ if hasattr(number, "_mpc_") else (number._mpf_,)
+    return BUILDERS["number_of_mpmath"], tuple(part for each in raw for part in _parts_of_mpmath(each))
+
+
+def _parts_of_mpmath(raw: tuple[Any, ...]) -> tuple[int | float, int]:
+    sign, value, power, _ = raw
+    if not value and power:  # an infinity, or none
+        return importlib.import_module("mpmath").libmp.to_float(raw), 0
+    return int(-value if sign else value), int(power)
+
+
+def _matrix_of_mpmath(writer: Writing, matrix: Any) -> Any:
+    writer.libraries.add("sympy")
+    return BUILDERS["matrix_of_mpmath"], (matrix.rows, matrix.cols, dict(matrix._matrix__data))
+
+
 def _pattern(_: Writing, pattern: re.Pattern[Any]) -> Any:
     if type(pattern.pattern) not in (str, bytes):
         raise Unkept("a pattern whose text is of a class of its own")
@@ -332,5 +350,7 @@ REDUCERS_BY_NAME: Final[dict[str, Callable[[Writing, Any], Any]]] = {
     "zipfile.ZipFile": _archive,
     "xml.etree.ElementTree.ElementTree": lambda _w, tree: (type(tree), (tree.getroot(),)),
     **{f"configparser.{name}": _parser for name in PARSERS},
+    **dict.fromkeys(("mpmath.mpf", "mpmath.mpc"), _number_of_mpmath),
+    "mpmath.matrix": _matrix_of_mpmath,
 }
 """Of classes that each language makes for itself."""
