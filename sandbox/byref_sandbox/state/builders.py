@@ -179,7 +179,9 @@ class Builders:
 
     def drawn_method(self, owner: Any, name: str) -> types.MethodType:
         """Return a method of a part of a figure."""
-        if type(name) is not str or type(owner) not in self._drawn:
+        kind = type(owner)
+        is_mixed = not self._guards.is_user_class(kind) and drawings.is_mixed(kind, self._drawn)
+        if type(name) is not str or not (kind in self._drawn or is_mixed):
             raise Unkept("no method of a figure")
         return drawings.method(owner, name)
 

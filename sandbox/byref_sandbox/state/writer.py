@@ -378,8 +378,7 @@ class Writer(pickle.Pickler):
 
     def _is_mixed(self, kind: type) -> bool:
         """Whether matplotlib has made a class of two of its own, as it does for what is drawn in space: it is made again."""
-        bases = _bases_of(kind)
-        return len(bases) == 2 and not self.is_user_class(kind) and all(base in self.known.figures for base in bases)
+        return not self.is_user_class(kind) and drawings.is_mixed(kind, self.known.figures)
 
     # Functions and classes -----------------------------------------------------------------------------------------------------
 
@@ -624,7 +623,8 @@ class Writer(pickle.Pickler):
 
     def _method(self, method: Any) -> Any:
         owner, function = method.__self__, method.__func__
-        if type(owner) in self.known.drawn and not (type(function) is types.FunctionType and self._is_own(function)):
+        is_drawn = type(owner) in self.known.drawn or self._is_mixed(type(owner))
+        if is_drawn and not (type(function) is types.FunctionType and self._is_own(function)):
             return BUILDERS["drawn_method"], (owner, function.__name__)
         return BUILDERS["method"], (function, owner)
 

@@ -60,6 +60,7 @@ class Session(Notebook):
 FIGURES = {
     "lines": "fig, ax = plt.subplots()\nax.plot([1, 2, 3], label='a $x^2$')\nax.legend()\nax.set_title('t')",
     "grid": "fig, axs = plt.subplots(2, 2, sharex=True, layout='constrained')\nfor a in axs.flat: a.bar(['a', 'b'], [1, 2])\naxs[0][0].twinx().plot([1])",
+    "axes side by side": "from mpl_toolkits.axes_grid1 import ImageGrid\nfrom mpl_toolkits.axes_grid1.inset_locator import inset_axes\nfig = plt.figure()\ng = ImageGrid(fig, 111, nrows_ncols=(1, 2), cbar_mode='single')\nfor a in g: im = a.imshow(np.eye(3))\ng.cbar_axes[0].colorbar(im)\ninset_axes(g[0], 0.5, 0.5).plot([1, 2])",
     "image": "fig, ax = plt.subplots()\nfig.colorbar(ax.imshow(np.eye(30)))",
     "polar": "fig = plt.figure()\nfig.add_subplot(projection='polar').plot([0, 1], [1, 2])",
     "3d": "fig = plt.figure()\na = fig.add_subplot(projection='3d')\na.plot_surface(*np.meshgrid(np.arange(5), np.arange(5)), np.eye(5))\na.scatter([1], [2], [3])",
