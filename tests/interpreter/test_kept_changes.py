@@ -120,6 +120,13 @@ def test_what_cannot_be_kept_any_more_goes(given: Session) -> None:
     assert "'L' was not kept: a generator of a library: make a list of it" in content
 
 
+def test_attributes_of_a_table_are_kept_or_told(given: Session) -> None:
+    given.run("frame.source, column = 'web', frame['id']\ncolumn.unit = {'of': 'kg'}")
+    assert given.run("frame.source, column.unit").value == ["web", {"of": "kg"}]
+    assert "no longer DataFrame with its rows, source)" in ask(given, "frame.rows = iter({}.items())")
+    assert given.run("hasattr(frame, 'source'), len(frame), column.unit").value == [False, 3_000, {"of": "kg"}]
+
+
 def test_a_stopped_run_says_what_is_as_before(given: Session) -> None:
     content = ask(given, "L.append(3)\nlen(d)\nx = [0] * 10 ** 12")
     assert content.splitlines()[0].startswith("MemoryLimit at line 3")

@@ -204,6 +204,7 @@ PANDAS_HINTS = {
     "read_html": "html.parser.HTMLParser takes HTML apart, xml.etree.ElementTree.fromstring(text) what is well-formed",
     "plotting": "the numbers themselves are shown as a table",
 }
+PANDAS_API_HINTS = {"extensions": "write functions that take the table, and use frame.pipe(f)"}
 PANDAS_READERS = ("read_csv", "read_json", "read_table", "read_fwf")
 PANDAS_QUERIES = ("read_sql", "read_sql_query")
 PANDAS_CHECKS = words("assert_frame_equal assert_series_equal assert_index_equal assert_extension_array_equal")

@@ -26,6 +26,7 @@ from byref_sandbox.language.allowed import (
     NUMPY_HIDDEN,
     NUMPY_HINTS,
     NUMPY_PARTS,
+    PANDAS_API_HINTS,
     PANDAS_CHECKS,
     PANDAS_HIDDEN,
     PANDAS_HINTS,
@@ -151,7 +152,7 @@ def _numpy(guards: Guards, modules: Modules, files: Files) -> None:
     tricks = modules.add("numpy.lib.stride_tricks", windows)
     fields = importlib.import_module("numpy.lib.recfunctions")
     of_fields = modules.add("numpy.lib.recfunctions", public(fields, _listed(fields)), fields)
-    exposed["lib"] = modules.add("numpy.lib", {"stride_tricks": tricks, "recfunctions": of_fields})
+    exposed["lib"] = modules.add("numpy.lib", {"stride_tricks": tricks, "recfunctions": of_fields}, np.lib)
     array_class = exposed["ndarray"] = guards.replace(np.ndarray, make=arrays.new_array)
     exposed["recarray"] = guards.stand_ins[np.recarray] = arrays.RecordArray
     for name in ("loadtxt", "genfromtxt", "fromregex"):
@@ -197,7 +198,7 @@ def _pandas(guards: Guards, modules: Modules, files: Files) -> None:
         },
         pd.api.indexers,
     )
-    exposed["api"] = modules.add("pandas.api", {"types": kinds, "indexers": indexers})
+    exposed["api"] = modules.add("pandas.api", {"types": kinds, "indexers": indexers}, pd.api, PANDAS_API_HINTS)
     exposed["errors"] = modules.add("pandas.errors", public(pd.errors, _listed(pd.errors)))
     exposed["offsets"] = modules.add("pandas.tseries.offsets", public(pd.offsets, _listed(pd.offsets)))
     parts = modules.add("pandas.tseries.frequencies", public(frequencies, ["to_offset", "infer_freq"]))
@@ -209,7 +210,7 @@ def _pandas(guards: Guards, modules: Modules, files: Files) -> None:
     exposed["testing"] = modules.add("pandas.testing", public(pd.testing, PANDAS_CHECKS))
     exposed["arrays"] = modules.add("pandas.arrays", public(pd.arrays, _listed(pd.arrays)))
     of_core = modules.add("pandas.core.arrays", vars(exposed["arrays"]))  # where documentation imports them from
-    exposed["core"] = modules.add("pandas.core", {"arrays": of_core})
+    exposed["core"] = modules.add("pandas.core", {"arrays": of_core}, importlib.import_module("pandas.core"))
     for name in PANDAS_READERS:
         exposed[name] = frames.reader(files, getattr(pd, name), f"pd.{name}")
     exposed["read_xml"] = frames.reader(files, frames.xml_reader(pd.read_xml), "pd.read_xml")

@@ -35,6 +35,7 @@ from byref_sandbox.contents import (
 from byref_sandbox.jsontext import encodable
 from byref_sandbox.language.policy import Language, Program
 from byref_sandbox.outcome import AS_DATA, CHANGED, DELETED, STOPPED
+from byref_sandbox.state.arrays import attributes_of
 from byref_sandbox.state.faults import NO_LONGER_THERE
 from byref_sandbox.state.graph import Graph, Written, last_of_literal, reason_of
 from byref_sandbox.state.known import Known
@@ -429,7 +430,9 @@ def _lost_of(value: Any, kept: values.Keepsake) -> str:
     if not kept.exact:
         return values.stands_for(value)
     is_whole = not getattr(value, "attrs", None) or exacttables.keeps_attrs(value)
-    return "" if is_whole else f"{values.type_name(value)} with its attrs"
+    own = sorted(attributes_of(value)) if isinstance(value, pd.DataFrame | pd.Series) else []
+    named = encodable(", ".join([*([] if is_whole else ["attrs"]), *own]))[:_MAX_REASON_CHARS]
+    return f"{values.type_name(value)} with its {named}" if named else ""
 
 
 def _digest_of(value: Any, kept: values.Keepsake) -> bytes:

@@ -106,14 +106,32 @@ class Arrays:
             return False
         return id(root) in self._roots or root.nbytes <= max(_SMALL_ROOT_BYTES, _MAX_ROOT_TIMES * array.nbytes)
 
-    def sharing(self, owner: Any) -> Any:
+    def table(self, owner: Any) -> Any:
+        """Take a table, column or index apart, with the attributes that code has set on it: pandas forgets those of an index."""
+        own = attributes_of(owner)
+        if issubclass(type(owner), pd.Index) and type(owner) is not pd.RangeIndex:
+            return self.sharing(owner, own)
+        if not own:
+            return NotImplemented
+        make, arguments, *state = owner.__reduce_ex__(5)
+        return make, arguments, {**(state[0] or {}), **own}
+
+    def sharing(self, owner: Any, own: dict[str, Any] | None = None) -> Any:
         """Take a table's blocks or an index apart, with who shares their values until one of them is changed."""
         held = [owner._references] if issubclass(type(owner), pd.Index) else [block.refs for block in owner.blocks]
         shared = [each if each is not None and each.has_reference() else None for each in held]
-        if not any(shared):
+        if not any(shared) and not own:
             return NotImplemented
         make, arguments, *state = owner.__reduce_ex__(5)
-        return make, arguments, (shared, state[0] if state else None), None, None, BUILDERS["fill_sharing"]
+        return make, arguments, (shared, own or (state[0] if state else None)), None, None, BUILDERS["fill_sharing"]
+
+
+def attributes_of(table: Any) -> dict[str, Any]:
+    """Return the attributes that code has set on a table, column or index, beside those that pandas gives it."""
+    kind = type(table)
+    also = "sortorder" if kind is pd.MultiIndex else ""
+    held = vars(table).items()
+    return {name: value for name, value in held if name[:1] != "_" and name != also and not hasattr(kind, name)}
 
 
 def _base_of(array: Any) -> Any:

@@ -21,6 +21,7 @@ import importlib
 import inspect
 import io
 import itertools
+import queue
 import types
 import typing
 import zoneinfo
@@ -62,6 +63,10 @@ READING: Final = ("r", "rt", "rb", "tr", "br")
 """Modes of files that are only read."""
 PARSERS: Final = ("ConfigParser", "RawConfigParser")
 """Of configparser."""
+QUEUES: Final[Mapping[str, Any]] = {
+    kind.__name__: kind for kind in (queue.Queue, queue.PriorityQueue, queue.LifoQueue, queue.SimpleQueue)
+}
+"""Queues of threads, by name."""
 FUNCTIONS: Final = "functions:"
 """How the names of the host's functions begin."""
 SMALL_BYTES: Final = 16 << 10
@@ -174,7 +179,9 @@ class Builders:
 
     def drawn_method(self, owner: Any, name: str) -> types.MethodType:
         """Return a method of a part of a figure."""
-        if type(name) is not str or type(owner) not in self._drawn:
+        kind = type(owner)
+        is_mixed = not self._guards.is_user_class(kind) and drawings.is_mixed(kind, self._drawn)
+        if type(name) is not str or not (kind in self._drawn or is_mixed):
             raise Unkept("no method of a figure")
         return drawings.method(owner, name)
 
@@ -215,6 +222,26 @@ class Builders:
         if type(parser) not in [vars(self._facades["configparser"])[name] for name in PARSERS]:
             raise Unkept("no parser of settings")
         readers.fill_parser(parser, *state)
+
+    def thread_queue(self, name: str) -> Any:
+        """Make a queue of threads."""
+        if name not in QUEUES:
+            raise Unkept("no queue")
+        return QUEUES[name]()
+
+    def fill_thread_queue(self, made: Any, state: tuple[Any, ...]) -> None:
+        """Give a queue what is in it."""
+        items, *rest = state
+        if type(made) is queue.SimpleQueue:
+            for item in items:
+                made.put_nowait(item)
+        elif type(made) in QUEUES.values() and type(items) is type(made.queue):
+            made.queue = items
+            made.maxsize, made.unfinished_tasks, is_shut = rest
+            if is_shut:
+                made.shutdown()
+        else:
+            raise Unkept("no queue")
 
     def decoder(self, options: dict[str, Any]) -> Any:
         """`json.JSONDecoder`."""
@@ -262,6 +289,28 @@ class Builders:
         if kind not in self._listed or kind.__module__ != drawings.VARIABLES:
             raise Unkept("no class of random variables")
         return kind(**parameters, **how)
+
+    def number_of_mpmath(self, *parts: int | float) -> Any:
+        """Make a number of mpmath of a whole number and its power of two, or of a float that is none; for each part of a complex one."""
+        mpmath: Any = importlib.import_module("mpmath")
+        if not all(type(part) in (int, float) for part in parts) or len(parts) not in (2, 4):
+            raise Unkept("no number of mpmath")
+        made = [
+            mpmath.libmp.from_float(value) if type(value) is float else mpmath.libmp.from_man_exp(value, power)
+            for value, power in zip(parts[::2], parts[1::2], strict=True)
+        ]
+        return mpmath.mp.make_mpf(*made) if len(made) == 1 else mpmath.mp.make_mpc(tuple(made))
+
+    def matrix_of_mpmath(self, rows: int, columns: int, items: dict[tuple[int, int], Any]) -> Any:
+        """Make a matrix of mpmath."""
+        mp: Any = importlib.import_module("mpmath").mp
+        places = all(row in range(rows) and column in range(columns) for row, column in items)
+        if not places or not all(type(item) in (mp.mpf, mp.mpc) for item in items.values()):
+            raise Unkept("no matrix of mpmath")
+        made = mp.matrix(int(rows), int(columns))
+        for place, item in items.items():
+            made[place] = item
+        return made
 
     def undefined_function(self, name: str, assumptions: dict[str, Any]) -> Any:
         """`sympy.Function(name)`."""
@@ -311,13 +360,15 @@ class Builders:
         return contextlib.contextmanager(function)(*arguments, **options)
 
     def generator(self, function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Make a generator that has not begun. Nothing of the code runs."""
-        self._check_generator(function)
+        """Make a generator or coroutine that has not begun. Nothing of the code runs."""
+        self._check_generator(function, inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
         return function(*arguments, **options)
 
-    def ended_generator(self) -> Any:
-        """Make a generator that has ended."""
-        return iterators.ended()
+    def ended_generator(self, prefix: str) -> Any:
+        """Make a generator or coroutine that has ended."""
+        if type(prefix) is not str or prefix not in iterators.KINDS.values():
+            raise Unkept("no generator")
+        return iterators.ended(prefix)
 
     def cycle(self, items: list[Any], given: int) -> Any:
         """Make an `itertools.cycle` that has given so many of its items."""
@@ -328,11 +379,11 @@ class Builders:
             next(made)
         return made
 
-    def _check_generator(self, function: Any) -> None:
+    def _check_generator(self, function: Any, kinds: int = inspect.CO_GENERATOR) -> None:
         if (
             type(function) is not types.FunctionType
             or function.__globals__ is not self._space
-            or not function.__code__.co_flags & inspect.CO_GENERATOR
+            or not function.__code__.co_flags & kinds
         ):
             raise Unkept("no generator of the code")
 
@@ -668,13 +719,17 @@ class Builders:
         return SharedValues()
 
     def fill_sharing(self, owner: Any, state: tuple[Any, ...]) -> None:
-        """Make the blocks of a table, or an index, share their values with others: a change of them makes a copy first."""
+        """Make the blocks of a table, or an index, share their values with others: a change of them makes a copy first. An index gets
+        its attributes.
+        """
         shared, own = state
         if type(owner) in MANAGERS and own is not None:
             owner.__setstate__(own)
         is_index = isinstance(owner, pd.Index)
         if not is_index and type(owner) not in MANAGERS:
             raise Unkept("no table")
+        if is_index and own is not None:
+            vars(owner).update(check_names(own))
         for each, held in zip((owner,) if is_index else owner.blocks, shared, strict=True):
             if type(held) is SharedValues and is_index:
                 owner._references = held

@@ -127,6 +127,12 @@ def place_of(function: types.FunctionType) -> tuple[type, str, int] | None:
     return None
 
 
+def is_mixed(kind: type, figures: frozenset[type]) -> bool:
+    """Tell whether a class is made of two of figures."""
+    bases: tuple[type, ...] = type.__dict__["__bases__"].__get__(kind)
+    return len(bases) == 2 and figures.issuperset(bases)
+
+
 def method(owner: Any, name: str) -> types.MethodType:
     """Return a method of a part of a figure. Raises AttributeError if its class has no such method written in Python."""
     function = getattr(type(owner), name)

@@ -1,12 +1,13 @@
 """Iterators that do not say how they are made again: which of them can be, and how.
 
-What a generator has done is in its frame, which cannot be made from Python. But before it begins it is a call of a function, and
-an expression with one `for` has done nothing but to ask its iterator, so the same expression over that iterator goes on. A cycle
-gives in one turn all that it has, and stands then where it stood.
+What a generator or coroutine has done is in its frame, which cannot be made from Python. But before it begins it is a call of a
+function, and an expression with one `for` has done nothing but to ask its iterator, so the same expression over that iterator
+goes on. A cycle gives in one turn all that it has, and stands then where it stood.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dis
 import gc
@@ -14,7 +15,7 @@ import inspect
 import itertools
 import operator
 import types
-from collections.abc import Generator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -26,20 +27,31 @@ MAX_OF_CYCLE: Final = 10_000
 _OF_CONSTANTS: Final = tuple(map(type, (iter(()), iter(range(0)), iter(""), iter("\xe9"))))
 """Iterators over what nobody can change. They run no code of a class, and can be copied."""
 _OF_LISTS: Final[type] = type(iter([]))
+KINDS: Final[Mapping[type, str]] = {
+    types.GeneratorType: "gi",
+    types.CoroutineType: "cr",
+    types.AsyncGeneratorType: "ag",
+}
+"""What is called and has not begun then, and how its attributes begin."""
 
 
-def call_of(generator: types.GeneratorType[Any, Any, Any], space: dict[str, Any]) -> Call | None:
-    """Return the call by which a generator of functions of a namespace is made again; None of one that has ended."""
-    stands = inspect.getgeneratorstate(generator)
-    if stands == inspect.GEN_CLOSED:
+def call_of(generator: Any, space: dict[str, Any]) -> Call | None:
+    """Return the call by which a generator or coroutine of functions of a namespace is made again; None of one that has ended."""
+    prefix = KINDS[type(generator)]
+    code, frame = getattr(generator, f"{prefix}_code"), getattr(generator, f"{prefix}_frame")
+    if frame is None:
         return None
-    code, frame, begun = generator.gi_code, generator.gi_frame, stands != inspect.GEN_CREATED
-    if frame is None or (begun and not _asks_one_iterator(code, frame.f_locals)):
-        raise Unkept("a generator that has begun: make a list of it")
+    is_coroutine = type(generator) is types.CoroutineType
+    cure = (
+        ": await it in the same call, or wrap it in asyncio.create_task(…)" if is_coroutine else ": make a list of it"
+    )
+    what = "a coroutine" if is_coroutine else "a generator"
+    if frame.f_lasti >= _begin_of(code) and not _asks_one_iterator(code, frame.f_locals):
+        raise Unkept(f"{what} that has begun{cure}")
     functions = (each for each in gc.get_referents(generator) if type(each) is types.FunctionType)
     function = next((each for each in functions if each.__code__ is code), None)
     if function is None or function.__globals__ is not space:
-        raise Unkept("a generator of a library: make a list of it")
+        raise Unkept(f"{what} of a library{cure}")
     return function, *_arguments(code, frame.f_locals)
 
 
@@ -77,11 +89,34 @@ def _check_length(items: list[Any]) -> None:
         raise Unkept(f"a cycle of {MAX_OF_CYCLE:,} items or more")
 
 
-def ended() -> Generator[Any]:
-    """Return a generator that has ended."""
-    nothing: Generator[Any] = (each for each in "")
+def ended(prefix: str) -> Any:
+    """Return a generator or coroutine that has ended."""
+    if prefix == KINDS[types.AsyncGeneratorType]:
+        return _ended_asynchronous()
+    nothing: Any = _nothing() if prefix == KINDS[types.CoroutineType] else (each for each in "")
     nothing.close()
     return nothing
+
+
+async def _nothing() -> None: ...
+
+
+def _ended_asynchronous() -> Any:
+    made = _no_items()
+    with contextlib.suppress(StopIteration):
+        made.aclose().send(None)
+    return made
+
+
+async def _no_items() -> AsyncGenerator[int]:
+    for each in range(0):
+        yield each
+
+
+@lru_cache(256)
+def _begin_of(code: types.CodeType) -> int:
+    """Return the place in a generator's code where its first line begins."""
+    return next(each.offset for each in dis.get_instructions(code) if each.opname == "RESUME")
 
 
 def _asks_one_iterator(code: types.CodeType, held: Mapping[str, Any]) -> bool:

@@ -40,6 +40,7 @@ TAKEN_APART: Final = {
     "byref_sandbox.language.logs": "Filter Formatter Handler NullHandler",
     "byref_sandbox.language.executors": "Executor ThreadPoolExecutor ProcessPoolExecutor Future",
     "byref_sandbox.language.spreadsheets": "ExcelFile",
+    "byref_sandbox.language.waiting": "_Gathered",
     "byref_sandbox.language.locks": """Queue PriorityQueue LifoQueue Lock Event Semaphore BoundedSemaphore Condition Barrier
         _Waiters""",
     "configparser": "Interpolation BasicInterpolation ExtendedInterpolation",

@@ -19,6 +19,7 @@ import io
 import itertools
 import json
 import operator
+import queue
 import re
 import sqlite3
 import struct
@@ -34,7 +35,7 @@ import pandas as pd
 from byref_sandbox.language import databases, files, getters, logs, packed, readers, styles, typed
 from byref_sandbox.language.calling import HostFunction
 from byref_sandbox.state import drawings, iterators, remembered
-from byref_sandbox.state.builders import BUILDERS, PARSERS, SharedValues
+from byref_sandbox.state.builders import BUILDERS, PARSERS, QUEUES, SharedValues
 from byref_sandbox.state.codes import Code, Unkept
 from byref_sandbox.state.known import MATPLOTLIB, Known, name_of_function, text_dtype
 
@@ -172,6 +173,35 @@ def _decoder(_: Writing, decoder: Any) -> Any:
     return BUILDERS["decoder"], (options,)
 
 
+def _queue(writer: Writing, one: Any) -> Any:
+    """A queue of threads, of which there is one. Its locks are made anew."""
+    if type(one) is queue.SimpleQueue:  # which gives what is in it in no other way
+        state: Any = ([one.get_nowait() for _ in range(one.qsize())],)
+        for item in state[0]:
+            one.put_nowait(item)
+    else:
+        state = one.queue, one.maxsize, one.unfinished_tasks, getattr(one, "is_shutdown", False)
+    return writer.later(one, BUILDERS["thread_queue"], (type(one).__name__,), BUILDERS["fill_thread_queue"], state)
+
+
+def _number_of_mpmath(writer: Writing, number: Any) -> Any:
+    writer.libraries.add("sympy")
+    raw = number._mpc_ if hasattr(number, "_mpc_") else (number._mpf_,)
+    return BUILDERS["number_of_mpmath"], tuple(part for each in raw for part in _parts_of_mpmath(each))
+
+
+def _parts_of_mpmath(raw: tuple[Any, ...]) -> tuple[int | float, int]:
+    sign, value, power, _ = raw
+    if not value and power:  # an infinity, or none
+        return importlib.import_module("mpmath").libmp.to_float(raw), 0
+    return int(-value if sign else value), int(power)
+
+
+def _matrix_of_mpmath(writer: Writing, matrix: Any) -> Any:
+    writer.libraries.add("sympy")
+    return BUILDERS["matrix_of_mpmath"], (matrix.rows, matrix.cols, dict(matrix._matrix__data))
+
+
 def _pattern(_: Writing, pattern: re.Pattern[Any]) -> Any:
     if type(pattern.pattern) not in (str, bytes):
         raise Unkept("a pattern whose text is of a class of its own")
@@ -272,6 +302,7 @@ REDUCERS: Final[dict[type, Callable[[Writing, Any], Any]]] = {
     logs.Logger: lambda _w, logger: (BUILDERS["logger"], (logger.name,)),
     type(csv.writer(io.StringIO())): _csv_writer,
     **dict.fromkeys((files.TextFile, files.BinaryFile), _file),
+    **dict.fromkeys(QUEUES.values(), _queue),
     struct.Struct: lambda _w, s: (struct.Struct, (s.format,)),
     **dict.fromkeys((np.finfo, np.iinfo), lambda _w, i: (type(i), (i.dtype,))),
     databases.Connection: _connection,
@@ -319,5 +350,7 @@ REDUCERS_BY_NAME: Final[dict[str, Callable[[Writing, Any], Any]]] = {
     "zipfile.ZipFile": _archive,
     "xml.etree.ElementTree.ElementTree": lambda _w, tree: (type(tree), (tree.getroot(),)),
     **{f"configparser.{name}": _parser for name in PARSERS},
+    **dict.fromkeys(("mpmath.mpf", "mpmath.mpc"), _number_of_mpmath),
+    "mpmath.matrix": _matrix_of_mpmath,
 }
 """Of classes that each language makes for itself."""

@@ -30,6 +30,7 @@ _CYCLE: Final = "axes.prop_cycle"
 _PLOTS: Final = "matplotlib"
 _COLORMAPS: Final = "matplotlib.colormaps"
 _SEQUENCES: Final = "matplotlib.color_sequences"
+_NUMBERS: Final = "mpmath"
 _SEEDS: Final = ("numpy.random", "random")
 _PANDAS: Final = "pandas"
 _TREE: Final = ".pandas"
@@ -91,8 +92,9 @@ class Settings:
         group = self._groups.get(name.removeprefix(SETTINGS))
         if group is None:
             return
-        if name.startswith(SETTINGS + _PLOTS) and _PLOTS not in sys.modules:
-            self._unread[name] = value  # this run draws nothing, but the next one may
+        library = name.removeprefix(SETTINGS).partition(".")[0]
+        if library in (_PLOTS, _NUMBERS) and library not in sys.modules:
+            self._unread[name] = value  # this run has no use for it, but the next one may
             return
         if name == SETTINGS + _PANDAS:
             self._set_pandas(value)
@@ -159,6 +161,17 @@ def _print_options() -> dict[str, Any]:
 
 def _set_numpy_errors(value: dict[str, Any]) -> None:
     np.seterr(**value)
+
+
+def _mpmath() -> tuple[Any, ...]:
+    mp = getattr(sys.modules.get(_NUMBERS), "mp", None)
+    return (53, False, False) if mp is None else (mp.prec, mp.pretty, mp.trap_complex)
+
+
+def _set_mpmath(value: Any) -> None:
+    mp: Any = importlib.import_module(_NUMBERS).mp
+    prec, mp.pretty, mp.trap_complex = value
+    mp.prec = prec
 
 
 def _set_field_size(value: int) -> None:
@@ -262,6 +275,7 @@ _GROUPS: Final[Mapping[str, _Group]] = {
     "numpy.errors": _Group(np.geterr, _set_numpy_errors),
     "warnings": _Group(_filters, _set_filters),
     "calendar": _Group(calendar.firstweekday, calendar.setfirstweekday),
+    _NUMBERS: _Group(_mpmath, _set_mpmath),
     "csv": _Group(csv.field_size_limit, _set_field_size),
     _COLORMAPS: _Group(_colormaps, _set_colormaps, is_table=True),
     _SEQUENCES: _Group(_sequences, _set_sequences, is_table=True),

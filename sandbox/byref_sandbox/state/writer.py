@@ -60,6 +60,7 @@ _SET: Final = b"\x8f\x94"
 _WRITTEN_NANS: Final = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")
 _ROUNDED_BITS: Final = 8
 _MAX_TEXT_CHARS: Final = 10_000
+_TABLES: Final = (pd.DataFrame, pd.Series, pd.Index)
 _QUERY_VARIABLE: Final = re.compile(r"@\s*([^\W\d]\w*)")
 namespace_of: Callable[[type], types.MappingProxyType[str, Any]] = type.__dict__["__dict__"].__get__
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
@@ -82,8 +83,6 @@ _DATACLASS: Final = words("""__init__ __repr__ __eq__ __lt__ __le__ __gt__ __ge_
 _PROTOCOL: Final = ("__init__", "__subclasshook__")
 _ENUM: Final = ("__new__", "__reduce_ex__", "__order__")
 _NAMED: Final[dict[type, str]] = {
-    types.CoroutineType: "a coroutine",
-    types.AsyncGeneratorType: "a generator: make a list of it",
     types.ModuleType: "a module",
     types.TracebackType: "a traceback",
     types.FrameType: "a frame",
@@ -350,8 +349,9 @@ class Writer(pickle.Pickler):
         if kind in known.taken_apart or kind is pickle.PickleBuffer:
             if issubclass(kind, pd.api.extensions.ExtensionArray):
                 return _as_read(obj.__reduce_ex__(5))
-            has_values = issubclass(kind, (*MANAGERS, pd.Index)) and kind is not pd.RangeIndex
-            return self._arrays.sharing(obj) if has_values else NotImplemented
+            if issubclass(kind, _TABLES):
+                return self._arrays.table(obj)
+            return self._arrays.sharing(obj) if issubclass(kind, MANAGERS) else NotImplemented
         if self._is_mixed(kind):
             return NotImplemented
         if issubclass(kind, np.generic) and kind.__module__ == "numpy":
@@ -378,14 +378,15 @@ class Writer(pickle.Pickler):
 
     def _is_mixed(self, kind: type) -> bool:
         """Whether matplotlib has made a class of two of its own, as it does for what is drawn in space: it is made again."""
-        bases = _bases_of(kind)
-        return len(bases) == 2 and not self.is_user_class(kind) and all(base in self.known.figures for base in bases)
+        return not self.is_user_class(kind) and drawings.is_mixed(kind, self.known.figures)
 
     # Functions and classes -----------------------------------------------------------------------------------------------------
 
     def _generator(self, generator: Any) -> Any:
         call = iterators.call_of(generator, self._space)
-        return (BUILDERS["ended_generator"], ()) if call is None else (BUILDERS["generator"], call)
+        if call is None:
+            return BUILDERS["ended_generator"], (iterators.KINDS[type(generator)],)
+        return BUILDERS["generator"], call
 
     def _function(self, function: Any) -> Any:
         if function.__globals__ is not self._space:
@@ -622,7 +623,8 @@ class Writer(pickle.Pickler):
 
     def _method(self, method: Any) -> Any:
         owner, function = method.__self__, method.__func__
-        if type(owner) in self.known.drawn and not (type(function) is types.FunctionType and self._is_own(function)):
+        is_drawn = type(owner) in self.known.drawn or self._is_mixed(type(owner))
+        if is_drawn and not (type(function) is types.FunctionType and self._is_own(function)):
             return BUILDERS["drawn_method"], (owner, function.__name__)
         return BUILDERS["method"], (function, owner)
 
@@ -787,7 +789,7 @@ def _description(obj: object, kind: type) -> str:
 
 _REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
     types.FunctionType: Writer._function,
-    types.GeneratorType: Writer._generator,
+    **dict.fromkeys(iterators.KINDS, Writer._generator),
     types.MethodType: Writer._method,
     types.BuiltinMethodType: Writer._bound,
     type(_PATTERN.match): Writer._bound,  # what C calls with its class as well

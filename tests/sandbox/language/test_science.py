@@ -81,6 +81,8 @@ WORKS: dict[str, list[tuple[str, str]]] = {
         ("from sympy import sympify, Rational, S, latex\nfrom sympy.abc import x\nsympify('x**2 + sin(x)').subs(x, 0), S('1/3') + Rational(2, 3), latex(x ** 2)", "(0, 1, 'x^{2}')"),
         ("from sympy import lambdify, symbols, sin\nx = symbols('x')\nlambdify(x, sin(x) + 1)(np.zeros(2)).tolist(), lambdify(x, x + 1, 'math')(1), lambdify(x, x ** 2, [{'sin': np.sin}, 'numpy'])(3)", "([1.0, 1.0], 2, 9)"),
         ("from sympy.parsing.sympy_parser import parse_expr\nparse_expr('2*x + f(y)')", "2*x + f(y)"),
+        ("from mpmath import mp, sqrt\nmp.dps = 40\nmp.prec += 10\nmp.pretty = True\nmade = mp.dps, mp.prec, str(sqrt(2))[:40]\nmp.dps, mp.pretty = 15, False\nmade", "(43, 146, '1.41421356237309504880168872420969807856')"),
+        ("import sympy as sp\nsp.init_printing(use_latex='mathjax')\nfrom sympy import *\ninit_printing()\nt = symbols('t')\nt", "t"),
         ("import mpmath\nstr(mpmath.mpf(1) / 3)[:6], float(mpmath.quad(mpmath.sin, [0, mpmath.pi]))", "('0.3333', 2.0)"),
     ],
     "seaborn": [
@@ -119,6 +121,9 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("import sympy\nsympy.sympify('().__class__.__bases__')", "not available"),
         ("import sympy\nsympy.lambdify('x', sympy.Function('load')(sympy.Symbol('x')))", "not available"),
         ("import sympy\nsympy.preview('x')", "sympy.latex"),
+        ("from mpmath import mp\nmp.dps = 10 ** 7", "more than 1,000,000 digits"),
+        ("from mpmath import mp\nmp.prec = 10 ** 8", "more than 1,000,000 digits"),
+        ("from mpmath import mp\nmp.sin = 1", "cannot be set"),
     ],
     "seaborn": [("import seaborn as sns\nsns.load_dataset('tips')", "use the data that is bound")],
 }  # fmt: skip

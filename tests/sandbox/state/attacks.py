@@ -177,6 +177,8 @@ FORGED: Final[dict[str, bytes]] = {
     "a cycle of no list": make("cycle", text("ab"), number(1)),
     "a cycle that has given more than it has": make("cycle", plain([1]), number(2)),
     "a generator of a library's function": make("generator", known("builtins:print"), values(text("RAN")), EMPTY),
+    "the end of no generator": make("ended_generator", EMPTY),
+    "a queue of no kind": make("thread_queue", text("Thread")),
     "a generator of a function that is none": make("generator", known("functools:reduce"), values(), EMPTY),
     "a context of a library's function": make("context", known("builtins:exec"), values(text("x = 1")), EMPTY),
     "a context of a function that is no generator": make("context", known("functools:reduce"), values(), EMPTY),

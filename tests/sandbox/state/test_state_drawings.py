@@ -60,6 +60,7 @@ class Session(Notebook):
 FIGURES = {
     "lines": "fig, ax = plt.subplots()\nax.plot([1, 2, 3], label='a $x^2$')\nax.legend()\nax.set_title('t')",
     "grid": "fig, axs = plt.subplots(2, 2, sharex=True, layout='constrained')\nfor a in axs.flat: a.bar(['a', 'b'], [1, 2])\naxs[0][0].twinx().plot([1])",
+    "axes side by side": "from mpl_toolkits.axes_grid1 import ImageGrid\nfrom mpl_toolkits.axes_grid1.inset_locator import inset_axes\nfig = plt.figure()\ng = ImageGrid(fig, 111, nrows_ncols=(1, 2), cbar_mode='single')\nfor a in g: im = a.imshow(np.eye(3))\ng.cbar_axes[0].colorbar(im)\ninset_axes(g[0], 0.5, 0.5).plot([1, 2])",
     "image": "fig, ax = plt.subplots()\nfig.colorbar(ax.imshow(np.eye(30)))",
     "polar": "fig = plt.figure()\nfig.add_subplot(projection='polar').plot([0, 1], [1, 2])",
     "3d": "fig = plt.figure()\na = fig.add_subplot(projection='3d')\na.plot_surface(*np.meshgrid(np.arange(5), np.arange(5)), np.eye(5))\na.scatter([1], [2], [3])",
@@ -247,6 +248,7 @@ MODELS = {
     "networks": ("import networkx as nx\ng = nx.Graph()\ng.add_edge('a', 'b', w=2)\ng.nodes['a']['c'] = 1\nh = g.subgraph(['a'])", "g['a']['b']['w'], g.nodes['a'], h.number_of_nodes(), nx.shortest_path(g, 'a', 'b')"),
     "classes made from scikit-learn's": ("from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin, clone\ndef scale(k):\n    class Inner(TransformerMixin, BaseEstimator):\n        def fit(self, X, y=None):\n            return self\n        def transform(self, X):\n            return X * k\n    return Inner\nclass A(BaseEstimator, TransformerMixin):\n    def __init__(self, n=2):\n        self.n = n\n    def fit(self, X, y=None):\n        self.m_ = X.mean()\n        return self\n    def transform(self, X):\n        return X - self.m_ + self.n\n    def get_feature_names_out(self, names=None):\n        return np.array(['p', 'q'])\nclass B(A):\n    again = A.transform\n    def fit_transform(self, X, y=None):\n        return self.fit(X).transform(X) * 2\nclass C(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):\n    def transform(self, X):\n        return X\nclass R(RegressorMixin, BaseEstimator):\n    def fit(self, X, y, sample_weight=None):\n        return self\n    def predict(self, X):\n        return np.zeros(len(X))\n@dataclasses.dataclass\nclass D(TransformerMixin, BaseEstimator):\n    k: int = 3\n    def transform(self, X):\n        return X * self.k\nS = scale(5)\nX = np.arange(4.0).reshape(2, 2)\nb = B(n=1)", "[sorted(vars(c)) for c in (A, B, C, R, D, S)], b.set_output(transform='pandas').fit_transform(X).to_dict(), clone(b), B.again is A.transform, C().transform(1), D(4).transform(2), S().fit_transform(X).tolist(), R().score(X, [1, 2]), hasattr(C(), 'set_output')"),
     "distributions made of numbers": ("from scipy import stats\nh = stats.rv_histogram(np.histogram([1, 2, 2, 3], bins=3))\nf = h(loc=2)\nd = stats.rv_discrete(values=([1, 2], [0.2, 0.8]))\nn = stats.Normal(mu=1, sigma=2)\ns = n + 3\nz = stats.levy_stable(1.8, -0.5)", "h.cdf(2), f.mean(), d.pmf(2), d().mean(), n.mean(), n.cdf(2), s.mean(), z.pdf(1).round(6)"),
+    "numbers of mpmath": ("from mpmath import mp\nwith mp.workdps(40):\n    x = mp.mpf(1) / 3\nz, m = mp.mpc(x, -2), mp.matrix([[1, x], [0, mp.mpc(0, 1)]])\ni = [mp.inf, -mp.inf, mp.nan, mp.mpf('-2.5e-400'), mp.mpf(0), x]", "x * 3, mp.nstr(x, 45), z, m, m.rows, i, i[-1] is x, mp.det(m)"),
     "functions of no definition": ("import sympy as sp\nt = sp.Symbol('t')\nf, g = sp.Function('f'), sp.Function('g', real=True)\ne = sp.Eq(f(t).diff(t), f(t))\nheld = {f(t): t}", "sp.dsolve(e), e.lhs.args[0].func is f, held[f(t)], g(t).is_real, sp.Function('f') == f"),
     "a class of networks": ("import networkx as nx\nclass G(nx.DiGraph):\n    def total(self):\n        return sum(d['w'] for *_, d in self.edges(data=True))\ng = G()\ng.add_edge(1, 2, w=3)\nnx.pagerank(g)\ng.adj", "g.total(), list(g.adj), g.subgraph([1]).total(), type(g) is G"),
     "zones of pytz": ("import pytz\nz = pytz.timezone('America/New_York')\nd = z.localize(datetime.datetime(2020, 7, 1))\ni = pd.date_range('2020', periods=2, tz=z)\no = pytz.FixedOffset(30)", "z is pytz.timezone('America/New_York'), d.isoformat(), d.tzinfo, i, o, pytz.utc"),
@@ -270,3 +272,17 @@ def test_models_and_grids_go_on_in_the_next_run() -> None:
         assert not session.lost, (name, session.lost)
         session.run("other = 1")
         assert repr(session.run(look)) == repr(now), name
+
+
+def test_the_precision_of_mpmath_goes_on_in_the_next_run() -> None:
+    mpmath = pytest.importorskip("mpmath")
+    pytest.importorskip("sympy")
+    language = Language()
+    language.learn("sympy")
+    session = Notebook(language, known=Known(language))
+    session.run("from mpmath import mp\nmp.dps, mp.pretty = 40, True\nx = mp.mpf(1) / 3")
+    mpmath.mp.dps, mpmath.mp.pretty = 15, False
+    try:
+        assert session.run("[mp.dps, repr(x * 3 - 1), str(x)]") == [40, "0.0", "0." + "3" * 40]
+    finally:
+        mpmath.mp.dps, mpmath.mp.pretty = 15, False

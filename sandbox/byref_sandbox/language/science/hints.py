@@ -45,7 +45,6 @@ HINTS: Final[dict[str, dict[str, str]]] = {
     "statsmodels.api": {"datasets": "there is no network: use the data that is bound", "load": KEPT},
     "sympy": {
         "preview": "sympy.latex(expr) is the text",
-        "init_printing": "print(sympy.pretty(expr))",
         "var": "use symbols()",
     },
     "networkx": {"nx_agraph": "use nx.spring_layout() and its like", "nx_pydot": "use nx.spring_layout() and its like"},

@@ -19,6 +19,7 @@ from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.language.science.walls import Given, Names, in_form, patch, plain_text, refused
 
 _MAX_TEXT = 20_000
+_MAX_DIGITS = 1_000_000
 _OPERATORS = (
     ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Constant,
     ast.Name, ast.Call, ast.keyword, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Subscript, ast.Slice, ast.Starred, ast.IfExp,
@@ -44,6 +45,7 @@ def sympy(given: Given) -> Names:
         "lambdify preview test doctest init_session init_printing var source plot3d interactive_traversal"
     ):
         top.pop(name, None)
+    init_printing = in_form(sympy.init_printing, _init_printing)
     space = {**top, "__builtins__": {}, **{name: getattr(builtins, name) for name in ("max", "min", "abs")}}
     patch("sympy.parsing.sympy_parser", "eval_expr", lambda _real: _evaluator(space))
     parse = _parse(parser.parse_expr, space)
@@ -65,7 +67,8 @@ def sympy(given: Given) -> Names:
         name: refused(f"sympy.{name}()", "lambdify the expression and draw it with matplotlib") for name in _DRAWING
     }
     return {
-        "sympy": {"lambdify": made, "parse_expr": parse, **no_drawing},
+        "sympy": {"lambdify": made, "parse_expr": parse, "init_printing": init_printing, **no_drawing},
+        "sympy.interactive": {"init_printing": init_printing},
         "sympy.utilities.lambdify": {"lambdify": made},
         "sympy.utilities": {"lambdify": made},
         "sympy.parsing.sympy_parser": {"parse_expr": parse},
@@ -73,6 +76,11 @@ def sympy(given: Given) -> Names:
     }
 
 
+def _init_printing(*_arguments: object, **_options: object) -> None:
+    """Do nothing: there is no terminal or notebook whose output it would set."""
+
+
+_init_printing.__name__ = _init_printing.__qualname__ = "init_printing"
 _DRAWING = words("plot plot_parametric plot_implicit plot3d plot3d_parametric_line plot3d_parametric_surface textplot")
 
 
@@ -84,7 +92,42 @@ def mpmath(given: Given) -> Names:
             if hasattr(type(context), name):
                 setattr(type(context), name, refused(f"mpmath.{name}()", "leave it out"))
     patch("mpmath.identification", "IdentificationMethods.identify", _of_numbers)
+    given.guards.writable_attributes[type(contexts.mp)] = words("pretty trap_complex")
+    given.guards.setters["dps"] = given.guards.setters["prec"] = (type(contexts.mp), _Precision)
     return {}
+
+
+class _Precision:
+    """Stands for a context of mpmath whose precision is set."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    @property
+    def dps(self) -> int:
+        return int(self._context.dps)
+
+    @dps.setter
+    def dps(self, digits: Any) -> None:
+        self._context.dps = _checked_digits(int(digits))
+
+    @property
+    def prec(self) -> int:
+        return int(self._context.prec)
+
+    @prec.setter
+    def prec(self, bits: Any) -> None:
+        bits = int(bits)
+        _checked_digits(bits * 3 // 10)  # a digit has 3.3 bits
+        self._context.prec = bits
+
+
+def _checked_digits(digits: int) -> int:
+    if digits > _MAX_DIGITS:
+        raise NotAllowed(f"a precision of more than {_MAX_DIGITS:,} digits is not available")
+    return digits
 
 
 def _of_numbers(real: Any) -> Any:
