@@ -45,7 +45,7 @@ def _about(guards: Guards, value: Any) -> str:
 
 
 def _signature(value: Any) -> str:
-    if type(call := getattr(type(value), "__call__", None)) is types.FunctionType:
+    if type(call := inspect.getattr_static(type(value), "__call__", None)) is types.FunctionType:
         value = types.MethodType(call, value)  # an instance would be compared, by `__eq__` of its class
     try:
         return str(inspect.signature(value))
