@@ -34,7 +34,7 @@ _PRAGMAS: Final = words("""table_info table_xinfo table_list index_list index_in
 """What reads or sets nothing beyond the database itself. Left out is what names folders and files, keys, memory and threads."""
 _FIXED_PRAGMAS: Final = words("schema_version journal_mode cache_size page_size")
 """These may be read only: another schema version hides that a prepared statement is stale, and memory is the run's."""
-_SETTINGS: Final = ("foreign_keys", "recursive_triggers")
+_SETTINGS: Final = ("foreign_keys", "recursive_triggers", "count_changes", "case_sensitive_like", "defer_foreign_keys")
 """Those of the pragmas that are the connection's."""
 _MOST_LEFT: Final = 10_000
 """Rows of a query that are kept for later runs."""
@@ -492,21 +492,35 @@ def parts(connection: Connection) -> tuple[Any, ...]:
     if real.key is not None:
         raise NotKept("a connection to a file: open it again, the file is kept under its name")
     if real.is_closed:
-        return "", connection._detect_types, b"", (), (False, 0, True)
+        return "", connection._detect_types, b"", (), (False, 0, True, 0, 0)
     ask = functools.partial(sqlite3.Connection.execute, real)
     if ask("SELECT 1 FROM sqlite_temp_master LIMIT 1").fetchone():
         raise NotKept("a connection with temporary tables")
-    settings = tuple(ask(f"PRAGMA {name}").fetchone()[0] for name in _SETTINGS)
+    last_id, last_changes = ask("SELECT last_insert_rowid(), changes()").fetchone()
+    settings = tuple(
+        _is_like_exact(connection) if name == "case_sensitive_like" else ask(f"PRAGMA {name}").fetchone()[0]
+        for name in _SETTINGS
+    )
     # SQLite cannot serialize a database without a page.
     (pages,) = ask("PRAGMA page_count").fetchone()
     content = real.serialize() if pages else b""
-    state = real.in_transaction, connection.total_changes, False
+    state = real.in_transaction, connection.total_changes, False, last_id, last_changes
     return real.isolation_level, connection._detect_types, content, settings, state
 
 
-def fill(connection: Connection, content: bytes, settings: tuple[int, ...], state: tuple[bool, int, bool]) -> None:
+def _is_like_exact(connection: Connection) -> int:
+    """Whether `LIKE` minds the case of letters, which its pragma does not tell. A function of the code's that stands in its place is not asked."""
+    if any(kind == "function" and name.lower() == "like" for kind, name, _ in connection._made):
+        return 0
+    (is_alike,) = sqlite3.Connection.execute(connection._real, "SELECT 'a' LIKE 'A'").fetchone()
+    return int(not is_alike)
+
+
+def fill(
+    connection: Connection, content: bytes, settings: tuple[int, ...], state: tuple[bool, int, bool, *tuple[int, ...]]
+) -> None:
     """Make a new connection what another one was."""
-    real, (in_transaction, changes, is_closed) = real_connection(connection), state
+    real, (in_transaction, changes, is_closed, *last) = real_connection(connection), state
     if content:
         # What was deserialized has its changes elsewhere until they are committed: they would not be serialized.
         with contextlib.closing(_Connection(":memory:")) as source:
@@ -515,15 +529,40 @@ def fill(connection: Connection, content: bytes, settings: tuple[int, ...], stat
             _check_content(source)
             sqlite3.Connection.backup(source, real)
             sqlite3.Connection.close(source)
-    for name, value in zip(_SETTINGS, settings, strict=False):
-        sqlite3.Connection.execute(real, f"PRAGMA {name} = {int(value)}").close()
+    if any(last):
+        _count_again(real, *map(int, last))
     connection._changed_before = int(changes) - real.total_changes
+    if connection._changed_before:
+        real.create_function("total_changes", 0, lambda: connection.total_changes)
+    pragmas = [f"PRAGMA {name} = {int(value)}" for name, value in zip(_SETTINGS, settings, strict=False)]
     if in_transaction:
-        sqlite3.Connection.execute(real, "BEGIN").close()
+        # Within a transaction no pragma changes foreign_keys; the last one counts for one transaction.
+        pragmas.insert(len(_SETTINGS) - 1, "BEGIN")
+    for sql in pragmas:
+        sqlite3.Connection.execute(real, sql).close()
+    if in_transaction:
         real.is_begun = True
         real.set_authorizer(_permit_begun)
     if is_closed:
         real.close()
+
+
+def _count_again(real: _Connection, last_id: int, last_changes: int) -> None:
+    """Have `last_insert_rowid()` and `changes()` give these: SQLite takes back what was inserted, and not that it was."""
+    ask = functools.partial(sqlite3.Connection.execute, real)
+    rows = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT ?) INSERT INTO temp.other SELECT i FROM n"
+    )
+    for sql, given in (
+        ("BEGIN", ()),
+        ("CREATE TEMP TABLE other (i)", ()),
+        (rows, (last_changes,)),
+        ("CREATE TEMP TABLE one (i INTEGER PRIMARY KEY)", ()),
+        *((("INSERT INTO temp.one VALUES (?)", (last_id,)),) if last_id else ()),
+        ("DELETE FROM temp.other", ()),
+        ("ROLLBACK", ()),
+    ):
+        ask(sql, given).close()
 
 
 def made_for(connection: Connection) -> dict[tuple[str, str, int], tuple[Any, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -44,6 +45,8 @@ def _about(guards: Guards, value: Any) -> str:
 
 
 def _signature(value: Any) -> str:
+    if type(call := inspect.getattr_static(type(value), "__call__", None)) is types.FunctionType:
+        value = types.MethodType(call, value)  # an instance would be compared, by `__eq__` of its class
     try:
         return str(inspect.signature(value))
     except (ValueError, TypeError):

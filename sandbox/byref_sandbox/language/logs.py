@@ -170,9 +170,12 @@ class Logger(_Filtered):
                 break
         return found
 
+    def _reaches_root(self) -> bool:
+        return all(logger.propagate for logger in self._upwards() if logger.parent is not None)
+
     def getEffectiveLevel(self) -> int:  # noqa: N802
         """Return the level that counts: that of the nearest logger that has one, from here upwards."""
-        return next((logger.level for logger in self._upwards() if logger.level), int(self._settings["level"]))
+        return next((logger.level for logger in self._upwards() if logger.level), logging.NOTSET)
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802
         """Whether a record of this level is written."""
@@ -191,7 +194,7 @@ class Logger(_Filtered):
 
     def hasHandlers(self) -> bool:  # noqa: N802
         """Whether this logger, or one above it that it gives records to, has handlers."""
-        return bool(self._all_handlers())
+        return bool(self._all_handlers()) or (self._settings["is_configured"] and self._reaches_root())
 
     def getChild(self, suffix: str) -> Logger:  # noqa: N802
         """Return a logger below this one."""
@@ -240,7 +243,7 @@ class Logger(_Filtered):
 class Logging:
     """The settings and loggers of one language, for the state of a session."""
 
-    _PLAIN: Final = ("level", "format", "datefmt", "style", "disabled")
+    _PLAIN: Final = ("format", "datefmt", "style", "disabled", "is_configured")
     _OF_LOGGERS: Final = ("level", "filters", "handlers", "propagate", "disabled")
 
     def __init__(self, root: Logger) -> None:
@@ -248,7 +251,7 @@ class Logging:
 
     def read(self) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """Return the settings, and the attributes of the root and of loggers that have any of their own, by name."""
-        plain = {name: self._settings[name] for name in self._PLAIN}
+        plain = {name: self._settings[name] for name in self._PLAIN} | {"level": self._root.level}
         loggers = {"root": self._root, **self._settings["loggers"]}
         fresh = vars(Logger("", {}))
         found = {
@@ -261,7 +264,8 @@ class Logging:
     def apply(self, value: Any) -> None:
         """Set what `read` has returned in another process."""
         plain, loggers = value
-        self._settings.update({name: plain[name] for name in self._PLAIN})
+        self._settings.update({name: plain[name] for name in self._PLAIN if name in plain})
+        self._root.level = plain["level"]
         for name, own in loggers.items():
             logger = self._settings["get"](name)
             for at in self._OF_LOGGERS:
@@ -325,29 +329,33 @@ def _stream_handlers(files: Files, accepts: Accepts) -> dict[str, Any]:
 def logging_names(files: Files, accepts: Accepts) -> dict[str, object]:
     """Return the names of `logging`."""
     settings: dict[str, Any] = {
-        "level": logging.WARNING,
         "format": _DEFAULT,
         "datefmt": None,
         "style": "%",
         "disabled": -1,
+        "is_configured": False,
     }
     root = Logger("root", settings)
+    root.setLevel(logging.WARNING)
     loggers: dict[str, Logger] = {}
     streams = _stream_handlers(files, accepts)
 
     def basic_config(**options: Any) -> None:
-        """Set level, format and handlers; without a file or handlers the output is the captured one."""
-        settings.update({name: str(options[name]) for name in ("format", "datefmt", "style") if options.get(name)})
-        if options.get("level") is not None:
-            settings["level"] = _level(options["level"])
+        """Set level, format and handlers, once or with `force`; without a file or handlers the output is the captured one."""
         if options.get("force"):
             root.handlers = []
+        elif root.handlers or settings["is_configured"]:
+            return
+        settings.update({"format": _DEFAULT, "datefmt": None, "style": "%", "is_configured": True})
+        settings.update({name: str(options[name]) for name in ("format", "datefmt", "style") if options.get(name)})
+        if options.get("level") is not None:
+            root.setLevel(options["level"])
         wanted = list(options.get("handlers") or ())
         if options.get("filename") is not None:
             wanted.append(streams["FileHandler"](options["filename"], options.get("filemode", "a")))
         elif options.get("stream") is not None:
             wanted.append(streams["StreamHandler"](options["stream"]))
-        for handler in wanted if not root.handlers else ():
+        for handler in wanted:
             if handler.formatter is None:
                 handler.setFormatter(Formatter(settings["format"], settings["datefmt"], settings["style"]))
             root.addHandler(handler)

@@ -23,7 +23,7 @@ import typing
 import warnings
 import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from byref_sandbox.language import clock, copying, executors, getters, logs, names, typed, waiting
 from byref_sandbox.language.allowed import BASES, HINTS, TAKEN, WHOLE
@@ -497,8 +497,20 @@ def _simple_namespace(*mappings: Any, **attributes: Any) -> types.SimpleNamespac
     return types.SimpleNamespace(**attributes)
 
 
+class Recursion:
+    """How deep calls may be as the code has said: around the code the interpreter has other limits."""
+
+    limit = 0
+    """0: the code has not said it."""
+
+
+recursion: Final = Recursion()
+
+
 def _set_recursion_limit(limit: int) -> None:
-    sys.setrecursionlimit(min(operator.index(limit), MAX_RECURSION))
+    bounded = min(operator.index(limit), MAX_RECURSION)
+    sys.setrecursionlimit(bounded)
+    recursion.limit = bounded
 
 
 def _exc_info() -> tuple[Any, Any, None]:

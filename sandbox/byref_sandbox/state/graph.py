@@ -176,6 +176,7 @@ class Graph:
                     self._unread.append(part)
                 else:
                     lost |= self._read_part(part, body_of, leaf_of)
+        self._settings.settle()
         return lost
 
     def watch(self, names: Collection[str], blobs: Collection[bytes]) -> None:
@@ -232,6 +233,7 @@ class Graph:
         finally:
             self._only, self._exports, self._builders.there = None, exports, {}
             self._read = {name: segment for name, segment in read.items() if name not in only}
+        self._settings.settle()
         return {name: why for lost in found for name, why in lost.items() if name in only}
 
     def read_last(self, last: Last) -> Any:
@@ -407,6 +409,7 @@ class Graph:
         # Definitions come last: what is written before them, and can be called, belongs to another object.
         self._definitions = places = self._places(values)
         values |= {name: values.pop(name) for name in places} | self._settings.changed()
+        lost |= self._settings.lost
         kept, exports = self._kept_as_they_are(names, lost)
         tools: list[tuple[Path, object]] = [((name,), one) for name, one in self._given.items()]
         large = self._large_before() & values.keys()

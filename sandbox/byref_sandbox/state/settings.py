@@ -11,6 +11,7 @@ import copy
 import csv
 import decimal
 import importlib
+import operator
 import random
 import sys
 import warnings
@@ -23,16 +24,32 @@ from pandas._config import config as pandas_config
 from byref_sandbox.code.analysis import INFERENCE
 from byref_sandbox.contents import OTHER_INFERENCE, SETTINGS
 from byref_sandbox.language.logs import Logging
+from byref_sandbox.language.modules import MAX_RECURSION, recursion
 from byref_sandbox.language.policy import Language
+from byref_sandbox.language.science import learning
 
 _DECIMAL: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+_DECIMAL_TEMPLATES: Final = ("DefaultContext", "BasicContext", "ExtendedContext")
+"""Contexts of decimal's own, from which others are made."""
 _CYCLE: Final = "axes.prop_cycle"
+_CALL: Final = "call"
+"""The name under which what numpy calls on errors is, beside what it does on each kind of error."""
 _PLOTS: Final = "matplotlib"
 _COLORMAPS: Final = "matplotlib.colormaps"
+_COLOR_CODES: Final = "matplotlib.color_codes"
 _SEQUENCES: Final = "matplotlib.color_sequences"
 _NUMBERS: Final = "mpmath"
 _SEEDS: Final = ("numpy.random", "random")
+_LEARNING: Final = "sklearn"
+_SPECIAL: Final = "scipy.special"
+_CLUSTERS: Final = "scipy.cluster.hierarchy"
+_SYMBOLS: Final = "sympy.core.numbers"
+_OF_RUNS: Final = (*_SEEDS, _LEARNING, _SPECIAL, _CLUSTERS, _SYMBOLS)
+"""Groups that are read as a run begins: each has seeds of its own, and these libraries are loaded for the runs that need them."""
 _PANDAS: Final = "pandas"
+_ENVIRONMENT: Final = "os.environ"
+MAX_ENVIRONMENT_CHARS: Final = 64 << 10
+"""Of names and values of variables together: every run of the session reads them."""
 _TREE: Final = ".pandas"
 """The tree in which pandas has its options, beside the table of them."""
 
@@ -42,6 +59,8 @@ class _Group(NamedTuple):
     apply: Callable[[Any], None]
     is_table: bool = False
     """Whether it is a table of settings by name, of which only the differing ones are kept."""
+    library: str = ""
+    """The module that has them, where not every run has loaded it."""
 
 
 Before = Mapping[str, Any]
@@ -49,8 +68,8 @@ Before = Mapping[str, Any]
 
 
 def before() -> Before:
-    """Return the settings of this process, without seeds: each run has its own. It is called once, before the runs are forked."""
-    return {name: group.read() for name, group in _GROUPS.items() if name not in _SEEDS} | {
+    """Return the settings of this process, without those `_OF_RUNS`. It is called once, before the runs are forked."""
+    return {name: group.read() for name, group in _GROUPS.items() if name not in _OF_RUNS} | {
         _TREE: copy.deepcopy(_tree())
     }
 
@@ -63,12 +82,17 @@ class Settings:
         self._set_option: Any = modules["pandas"].set_option
         logs = Logging(modules["logging"].root)
         self._groups = {**_GROUPS, "logging": _Group(logs.read, logs.apply)}
-        self._before = {**before, **{name: self._groups[name].read() for name in (*_SEEDS, "logging")}}
+        self._environment: dict[Any, Any] = modules["os"].environ
+        self._groups[_ENVIRONMENT] = _Group(self._texts, self._environment.update, is_table=True)
+        self._before = {**before, **{name: self._groups[name].read() for name in (*_OF_RUNS, "logging", _ENVIRONMENT)}}
         self._unread: dict[str, Any] = {}
+        self.lost: dict[str, str] = {}
+        """Those that cannot be kept, with the reason, after `changed`."""
 
     def changed(self) -> dict[str, Any]:
         """Return the settings that differ now, by name."""
         found = dict(self._unread)
+        self.lost = {}
         for name, group in self._groups.items():
             if name == _PANDAS and _tree() == self._before[_TREE]:
                 continue  # at a twentieth of the cost
@@ -92,14 +116,29 @@ class Settings:
         group = self._groups.get(name.removeprefix(SETTINGS))
         if group is None:
             return
-        library = name.removeprefix(SETTINGS).partition(".")[0]
-        if library in (_PLOTS, _NUMBERS) and library not in sys.modules:
-            self._unread[name] = value  # this run has no use for it, but the next one may
+        if group.library and group.library not in sys.modules:
+            self._unread[name] = value  # this run does not need the library, but the next one may
             return
         if name == SETTINGS + _PANDAS:
             self._set_pandas(value)
         else:
             group.apply(value)
+
+    def settle(self) -> None:
+        """Have those count that must not while names are read."""
+        if recursion.limit:
+            with contextlib.suppress(RecursionError):  # it is lower than where this is called
+                sys.setrecursionlimit(recursion.limit)
+
+    def _texts(self) -> dict[str, str]:
+        """Return the variables of the environment that can be kept; of others note why not."""
+        texts = {name: value for name, value in self._environment.items() if type(name) is type(value) is str}
+        if len(texts) < len(self._environment):
+            self.lost[SETTINGS + _ENVIRONMENT] = "os.environ: names and values that are no texts"
+        if sum(len(name) + len(value) for name, value in texts.items()) > MAX_ENVIRONMENT_CHARS:
+            self.lost[SETTINGS + _ENVIRONMENT] = f"os.environ: more than {MAX_ENVIRONMENT_CHARS:,} characters"
+            return {}
+        return texts
 
     def _set_pandas(self, value: dict[str, Any]) -> None:
         with warnings.catch_warnings():
@@ -141,26 +180,107 @@ def _flat(tree: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _decimal() -> tuple[Any, ...]:
-    context = decimal.getcontext()
+    return _of_context(decimal.getcontext())
+
+
+def _of_context(context: decimal.Context) -> tuple[Any, ...]:
     traps = tuple(sorted(signal.__name__ for signal, is_on in context.traps.items() if is_on))
     return *(getattr(context, name) for name in _DECIMAL), traps
 
 
 def _set_decimal(value: Any) -> None:
+    _set_context(decimal.getcontext(), value)
+
+
+def _set_context(context: decimal.Context, value: Any) -> None:
     *plain, traps = value
-    context = decimal.getcontext()
     for name, each in zip(_DECIMAL, plain, strict=True):
         setattr(context, name, each)
     for signal in context.traps:
         context.traps[signal] = signal.__name__ in traps
 
 
+def _decimal_templates() -> dict[str, Any]:
+    return {name: _of_context(getattr(decimal, name)) for name in _DECIMAL_TEMPLATES}
+
+
+def _set_decimal_templates(value: dict[str, Any]) -> None:
+    for name in _DECIMAL_TEMPLATES:
+        if name in value:
+            _set_context(getattr(decimal, name), value[name])
+
+
 def _print_options() -> dict[str, Any]:
     return {name: value for name, value in np.get_printoptions().items() if name != "override_repr"}
 
 
+def _numpy_errors() -> dict[str, Any]:
+    return {**np.geterr(), _CALL: np.geterrcall()}
+
+
 def _set_numpy_errors(value: dict[str, Any]) -> None:
-    np.seterr(**value)
+    np.seterrcall(value.get(_CALL))
+    np.seterr(**{name: each for name, each in value.items() if name != _CALL})
+
+
+def _set_buffer(value: int) -> None:
+    np.setbufsize(value)
+
+
+def _masked() -> tuple[Any, Any]:
+    return np.ma.masked_print_option.display(), np.ma.masked_print_option.enabled()
+
+
+def _set_masked(value: Any) -> None:
+    display, is_on = value
+    np.ma.masked_print_option.set_display(display)
+    np.ma.masked_print_option.enable(is_on)
+
+
+def _polynomials() -> str:
+    return "unicode" if np.polynomial.Polynomial._use_unicode else "ascii"
+
+
+def _set_recursion(value: int) -> None:
+    recursion.limit = min(operator.index(value), MAX_RECURSION)
+
+
+def _learning() -> dict[str, Any]:
+    sklearn: Any = sys.modules.get(_LEARNING)
+    if not hasattr(sklearn, "get_config"):
+        return {}
+    return {name: value for name, value in sklearn.get_config().items() if name in learning.SETTINGS}
+
+
+def _set_learning(value: dict[str, Any]) -> None:
+    sys.modules[_LEARNING].set_config(**{name: each for name, each in value.items() if name in learning.SETTINGS})
+
+
+def _special() -> dict[str, Any]:
+    special: Any = sys.modules.get(_SPECIAL)
+    found: dict[str, Any] = special.geterr() if hasattr(special, "geterr") else {}
+    return found
+
+
+def _set_special(value: dict[str, Any]) -> None:
+    sys.modules[_SPECIAL].seterr(**value)
+
+
+def _link_colors() -> list[str]:
+    found: Any = getattr(sys.modules.get(_CLUSTERS), "_link_line_colors", ())
+    return [*found]
+
+
+def _set_link_colors(value: list[str]) -> None:
+    sys.modules[_CLUSTERS].set_link_color_palette([str(each) for each in value])
+
+
+def _symbols() -> bool:
+    return bool(getattr(sys.modules.get(_SYMBOLS), "_errdict", {}).get("divide"))
+
+
+def _set_symbols(value: bool) -> None:
+    sys.modules[_SYMBOLS].seterr(divide=bool(value))
 
 
 def _mpmath() -> tuple[Any, ...]:
@@ -249,6 +369,22 @@ def _set_sequences(value: dict[str, Any]) -> None:
             matplotlib.color_sequences.register(name, each)
 
 
+def _color_codes() -> dict[str, Any]:
+    """Colors of one letter that are not matplotlib's own: seaborn sets them."""
+    if _matplotlib() is None:
+        return {}
+    colors: Any = importlib.import_module("matplotlib.colors")
+    now = colors.colorConverter.colors
+    return {code: tuple(now[code]) for code, own in colors.BASE_COLORS.items() if tuple(now[code]) != tuple(own)}
+
+
+def _set_color_codes(value: dict[str, Any]) -> None:
+    colors: Any = importlib.import_module("matplotlib.colors")
+    for code, color in value.items():
+        if code in colors.BASE_COLORS:
+            colors.colorConverter.colors[code] = colors.to_rgb(color)
+
+
 def _plots() -> dict[str, Any]:
     matplotlib = _matplotlib()
     if matplotlib is None:
@@ -271,13 +407,23 @@ _GROUPS: Final[Mapping[str, _Group]] = {
     "random": _Group(random.getstate, random.setstate),
     _PANDAS: _Group(_pandas, lambda _value: None, is_table=True),
     "decimal": _Group(_decimal, _set_decimal),
+    "decimal.templates": _Group(_decimal_templates, _set_decimal_templates, is_table=True),
     "numpy.print": _Group(_print_options, lambda value: np.set_printoptions(**value), is_table=True),
-    "numpy.errors": _Group(np.geterr, _set_numpy_errors),
+    "numpy.errors": _Group(_numpy_errors, _set_numpy_errors),
+    "numpy.buffer": _Group(np.getbufsize, _set_buffer),
+    "numpy.ma": _Group(_masked, _set_masked),
+    "numpy.polynomial": _Group(_polynomials, np.polynomial.set_default_printstyle),
+    "sys.recursion": _Group(lambda: recursion.limit, _set_recursion),
     "warnings": _Group(_filters, _set_filters),
     "calendar": _Group(calendar.firstweekday, calendar.setfirstweekday),
-    _NUMBERS: _Group(_mpmath, _set_mpmath),
+    _NUMBERS: _Group(_mpmath, _set_mpmath, library=_NUMBERS),
     "csv": _Group(csv.field_size_limit, _set_field_size),
-    _COLORMAPS: _Group(_colormaps, _set_colormaps, is_table=True),
-    _SEQUENCES: _Group(_sequences, _set_sequences, is_table=True),
-    _PLOTS: _Group(_plots, _set_plots, is_table=True),
+    _COLORMAPS: _Group(_colormaps, _set_colormaps, is_table=True, library=_PLOTS),
+    _SEQUENCES: _Group(_sequences, _set_sequences, is_table=True, library=_PLOTS),
+    _COLOR_CODES: _Group(_color_codes, _set_color_codes, is_table=True, library=_PLOTS),
+    _PLOTS: _Group(_plots, _set_plots, is_table=True, library=_PLOTS),
+    _LEARNING: _Group(_learning, _set_learning, is_table=True, library=_LEARNING),
+    _SPECIAL: _Group(_special, _set_special, is_table=True, library=_SPECIAL),
+    _CLUSTERS: _Group(_link_colors, _set_link_colors, library=_CLUSTERS),
+    _SYMBOLS: _Group(_symbols, _set_symbols, library=_SYMBOLS),
 }

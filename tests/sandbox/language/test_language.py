@@ -424,6 +424,10 @@ def test_display_shows_values(language: Language) -> None:
         ("pd.DataFrame.merge??  ", "merge(self, right: 'DataFrame | Series', how: 'MergeHow' = 'inner'"),
         ("def f(a, *, b=2):\n    '''Does it.'''\nf?\n", "f(a, *, b=2)\n\nDoes it.\n"),
         ("class C:\n    'Holds.'\n    def m(self): ...\nc = C()\nc?", "C object\n\nclass C()\n\nHolds.\n\nnames: m\n"),
+        (
+            "class C:\n    'Calls.'\n    def __eq__(self, other): return other.no\n    def __call__(self, x): return x\nc = C()\nc?",
+            "C(x)\n\nCalls.\n",
+        ),
         ("x = 'really?'\nx?;", "str object\n\nclass str(...)\n\nstr(object='') -> str"),
         ("help()", "help(value) tells"),
     ],

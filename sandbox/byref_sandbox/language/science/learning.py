@@ -14,7 +14,7 @@ from byref_sandbox.code.words import words
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.language.science.walls import Given, Names, in_form, patch, plain_text
 
-_SETTINGS = words("transform_output display print_changed_only working_memory")
+SETTINGS = words("transform_output display print_changed_only working_memory")
 """Settings that code may change. Others leave out checks of what compiled code gets, or ask for other libraries."""
 _BASES = words("""BaseEstimator TransformerMixin ClassifierMixin RegressorMixin ClusterMixin OutlierMixin DensityMixin BiclusterMixin
     MetaEstimatorMixin OneToOneFeatureMixin ClassNamePrefixFeaturesOutMixin MultiOutputMixin""")
@@ -117,11 +117,9 @@ def _harmless_settings(real: Any) -> Any:
     @functools.wraps(real)
     def call(**options: Any) -> Any:
         for name, value in options.items():
-            if name not in _SETTINGS and value is not None and value is not False:
-                raise NotAllowed(
-                    f"the setting {name!r} cannot be changed", f"these can: {', '.join(sorted(_SETTINGS))}"
-                )
-        return real(**{name: value for name, value in options.items() if name in _SETTINGS})
+            if name not in SETTINGS and value is not None and value is not False:
+                raise NotAllowed(f"the setting {name!r} cannot be changed", f"these can: {', '.join(sorted(SETTINGS))}")
+        return real(**{name: value for name, value in options.items() if name in SETTINGS})
 
     return call
 
