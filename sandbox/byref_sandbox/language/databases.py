@@ -496,7 +496,8 @@ def parts(connection: Connection) -> tuple[Any, ...]:
     ask = functools.partial(sqlite3.Connection.execute, real)
     if ask("SELECT 1 FROM sqlite_temp_master LIMIT 1").fetchone():
         raise NotKept("a connection with temporary tables")
-    last_id, last_changes = ask("SELECT last_insert_rowid(), changes()").fetchone()
+    counts = "0, 0" if _has_own(connection, "last_insert_rowid", "changes") else "last_insert_rowid(), changes()"
+    last_id, last_changes = ask(f"SELECT {counts}").fetchone()
     settings = tuple(
         _is_like_exact(connection) if name == "case_sensitive_like" else ask(f"PRAGMA {name}").fetchone()[0]
         for name in _SETTINGS
@@ -508,9 +509,14 @@ def parts(connection: Connection) -> tuple[Any, ...]:
     return real.isolation_level, connection._detect_types, content, settings, state
 
 
+def _has_own(connection: Connection, *names: str) -> bool:
+    """Whether the code has made a function that stands in the place of one of SQLite's. It is not to run as the connection is kept."""
+    return any(kind == "function" and name.lower() in names for kind, name, _ in connection._made)
+
+
 def _is_like_exact(connection: Connection) -> int:
-    """Whether `LIKE` minds the case of letters, which its pragma does not tell. A function of the code's that stands in its place is not asked."""
-    if any(kind == "function" and name.lower() == "like" for kind, name, _ in connection._made):
+    """Whether `LIKE` minds the case of letters, which its pragma does not tell."""
+    if _has_own(connection, "like"):
         return 0
     (is_alike,) = sqlite3.Connection.execute(connection._real, "SELECT 'a' LIKE 'A'").fetchone()
     return int(not is_alike)
