@@ -293,6 +293,7 @@ class Noting(Scripted):
         return super()._next(messages, tools)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("mode", MODES)
 def test_what_a_tool_instructs_is_in_the_system_message_of_each_later_request(tmp_path: Path, mode: str) -> None:
     policy = Policy(trusted_instructions="all")

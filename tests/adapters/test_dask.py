@@ -87,6 +87,7 @@ CODE = [
 ERRORS = ("IndexError", "NameError", "ModuleNotFoundError", "CpuLimit")
 
 
+@pytest.mark.slow
 def test_a_worker_runs_code_as_a_sandbox_here_does(engine: Engine, tmp_path: Path) -> None:
     policy = Policy(run_cpu_seconds=0.3)
     with Engine(f"sqlite:///{tmp_path}/local.db") as local:

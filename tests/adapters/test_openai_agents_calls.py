@@ -379,7 +379,7 @@ def test_code_calls_tools_of_mcp_servers(engine: Engine) -> None:
     assert outputs(model)["call_1"].splitlines()[:2] == ["2000 1", "FunctionError refuse(): not allowed"]
     session = engine.session("mcp-code")
     assert [entry.tool for entry in session.ledger() if entry.kind == "call"] == ["rows", "rows", "refuse"]
-    assert session.resolve({"rows": "$rows"}) == {"rows": ROWS}  # the model may call them itself, too
+    assert session.resolve({"rows": "$rows_result"}) == {"rows": ROWS}  # the model may call them itself, too
     for given in (agent, agent.clone(), ByrefAgent(name="bare", mcp_servers=[Rows(True)], byref=by)):
         tools = asyncio.run(given.get_all_tools(RunContextWrapper(None)))
         [interpreter] = [tool for tool in tools if isinstance(tool, FunctionTool) and tool.name == "code_interpreter"]

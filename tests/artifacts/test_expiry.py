@@ -115,6 +115,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shared_url", "swept"),
     [

@@ -135,6 +135,7 @@ def test_all_runs_of_a_session_keep_to_its_budget_together(opened: Opened, host:
     assert host.made == made + (case == "results")  # whose size nobody knew before
 
 
+@pytest.mark.slow
 def test_seconds_are_reserved_before_a_call_is_made(opened: Opened, host: Host) -> None:
     session = opened(max_session_call_seconds=1, options={"timeout": 0.4})
     # Five reserve more than there is, so some wait for what others did not need.

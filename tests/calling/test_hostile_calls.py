@@ -569,6 +569,7 @@ def test_code_does_not_decide(opened: Callable[..., Session], bank: Bank) -> Non
         assert bank.paid == [], code
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("parameters", "what"),
     [

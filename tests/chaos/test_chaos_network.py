@@ -116,6 +116,7 @@ def test_a_server_that_is_gone_without_a_word_is_noticed(relayed_url: str) -> No
         database.close()
 
 
+@pytest.mark.slow
 def test_a_lost_connection_is_replaced_wherever_it_was_lost(postgres_url: str) -> None:
     """Server processes end at random moments: no step twice, none missing."""
     killer = create_engine(postgres_url, isolation_level="AUTOCOMMIT")

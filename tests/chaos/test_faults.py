@@ -27,6 +27,7 @@ def fields() -> faults_names.Fields:
     return faults_names.Fields(engine, [])
 
 
+@pytest.mark.quick_cases(10)
 @pytest.mark.parametrize("name", FIELDS)
 def test_values_that_cannot_be_shown_are_refused_or_taken_in_every_field(
     fields: faults_names.Fields, name: str

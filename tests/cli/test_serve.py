@@ -18,6 +18,7 @@ from byref.service import auth
 SLOW = {"name": "slow", "parameters": {"type": "object", "properties": {}}, "timeout": 60}
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_answers_whom_it_keeps_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that waits for a client goes on with the next server; an upload has to be sent again."""
     monkeypatch.setattr(serve, "LEAVE_SECONDS", 1.0)

@@ -82,6 +82,7 @@ def make(engine: Engine, request: pytest.FixtureRequest) -> Callable[..., Driver
 # What a model reads
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize(
     "name_mode", [pytest.param(mode, marks=pytest.mark.slow if mode in TWICE else []) for mode in MODES]
 )
@@ -132,6 +133,7 @@ for work in (lambda: search_orders("nowhere"), lambda: search_orders(5), lambda:
 """
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("name_mode", [mode for mode in MODES if not mode.endswith("stream") and mode != "mcp-async"])
 def test_code_calls_the_hosts_tools_that_a_pattern_names(make: Callable[..., Driver], name_mode: str) -> None:
     def search_orders(region: str, limit: int = 3) -> list[dict[str, Any]]:
@@ -500,6 +502,7 @@ def test_names_that_look_alike_are_conversations_of_their_own(
     assert len(sessions) == len(whose)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", DRIVERS)
 def test_a_conversation_goes_on_in_a_new_process(make: Callable[..., Driver], sqlite_url: str, name: str) -> None:
     with Engine(sqlite_url) as engine:

@@ -112,6 +112,7 @@ def test_a_session_that_ended_loses_what_is_not_kept_though_the_process_dies(
     assert byref.db.verify(own.database.engine, deep=True) == []
 
 
+@pytest.mark.slow
 def test_a_deletion_is_many_short_transactions(own: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(own.session("chat", tenant="acme"), 12)
     real, took = own.database.write, list[float]()

@@ -153,6 +153,7 @@ def test_a_reply_is_finished_before_the_process_stops(tmp_path: Path) -> None:
         server.wait(timeout=30)
 
 
+@pytest.mark.slow
 def test_code_keeps_no_other_chat_out_while_it_works(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/chat.db"
     migrate(url)

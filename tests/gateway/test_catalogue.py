@@ -218,6 +218,7 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: "-".join(change))
 def test_a_tool_that_changes_is_marked(fair: tuple[Held, Heard, Place], change: dict[str, Any]) -> None:
     held, _, place = fair

@@ -113,6 +113,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
 
 
+@pytest.mark.slow
 def test_servers_with_certificates_that_are_none_are_refused_in_words(
     place: Place, shop: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

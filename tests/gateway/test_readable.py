@@ -89,6 +89,7 @@ def called(held: Held, raw: Any) -> types.CallToolResult:
     return held.call("raw", {"result": json.dumps(raw)})
 
 
+@pytest.mark.quick_cases(20)
 @pytest.mark.parametrize("name", CASES)
 def test_a_client_reads_it_all_the_same(held: Held, name: str) -> None:
     raw, expected = CASES[name]

@@ -169,6 +169,7 @@ def test_what_is_hidden_or_only_a_further_name_is_not_listed(engine: Engine, ten
     assert ask(session, code) == '[["df","kept","users"],1500,false]'
 
 
+@pytest.mark.slow
 def test_only_code_that_computes_names_pays(given: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     sized = variables.sized

@@ -157,6 +157,7 @@ def survives(engine: Engine, name: str) -> None:
             assert "INCOMPLETE" in result.content
 
 
+@pytest.mark.slow
 def test_a_file_locked_by_another_process(sqlite_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("byref.db.database.ATTEMPTS", 3)  # the rest is waiting
     with Engine(sqlite_url + "?timeout=0.1", interpreter=sandbox) as engine:

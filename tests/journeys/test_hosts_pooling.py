@@ -96,6 +96,7 @@ def test_statements_are_prepared_where_no_pooler_is(
     check_invariants(postgres_url)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["transaction", pytest.param("session", marks=pytest.mark.slow)])
 def test_nothing_is_prepared_behind_pgbouncer(postgres_url: str, sandbox: Sandbox, tmp_path: Path, mode: str) -> None:
     with pgbouncer(tmp_path, postgres_url, mode) as url:

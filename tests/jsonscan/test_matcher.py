@@ -118,6 +118,7 @@ def neighbours(text: bytes, among: Sequence[bytes]) -> Iterable[bytes]:
 RECORD: dict[str, Any] = {"id": 7, "f": -1.5e-7, 'x"id': 'a"b\\', "é": None, "o": {"p": [2, []], "q": {}}, "b": True}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "seen",
     [

@@ -109,6 +109,7 @@ def test_paths_lead_nowhere_else(local_house: House, tenant: str) -> None:
     local_house.loop.run_until_complete(work())
 
 
+@pytest.mark.slow
 def test_who_dawdles_is_left_and_others_are_served(
     local_house: House, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

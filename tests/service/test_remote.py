@@ -232,6 +232,7 @@ def test_functions_that_make_no_sense(local_house: House, tenant: str, wrong: An
     local_house.talk(local_house.token(tenant), work)
 
 
+@pytest.mark.slow
 def test_the_end_of_a_session_and_of_the_service(local_house: House, tenant: str) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         task = asyncio.create_task(client.post("/sessions/chat/run", json={"code": "get_orders('EU')"}, timeout=30))

@@ -87,6 +87,7 @@ def test_a_file_is_plain_for_every_program(placed: Placed, opened: Opened) -> No
     assert [line.partition("| ")[2] for line in read.splitlines()] == cut.splitlines()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.s3("a read is a request for a range")
 def test_every_reader_reads_every_store(placed: Placed, opened_on: Opened) -> None:
     engine = opened_on(placed.store)

@@ -133,12 +133,12 @@ def _few(items: list[pytest.Item]) -> None:
 
     Which ones depends on the test's name, so that each kind of database has its share of such tests.
     """
-    tables: dict[str, list[pytest.Item]] = {}
+    tables: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("quick_cases") is not None and not item.get_closest_marker("slow"):
-            tables.setdefault(item.nodeid.split("[")[0], []).append(item)
-    for name, cases in tables.items():
-        [number] = cases[0].get_closest_marker("quick_cases").args
+        mark = item.get_closest_marker("quick_cases")
+        if mark is not None and not item.get_closest_marker("slow"):
+            tables.setdefault((item.nodeid.split("[")[0], *mark.args), []).append(item)
+    for (name, number), cases in tables.items():
         first = zlib.crc32(name.encode()) % len(cases)
         taken = {(first + place * len(cases) // number) % len(cases) for place in range(number)}
         for place, case in enumerate(cases):

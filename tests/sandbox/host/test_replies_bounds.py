@@ -147,6 +147,7 @@ def test_what_is_in_texts_does_not_count(sandbox: Sandbox) -> None:
     assert "x" in outcome.bound
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("data", [b"[" + b'\\"' * 5_000_000, b"[" + b'"' * 5_000_001, b'[,"' + b"\\" * 5_000_001])
 def test_texts_without_end_are_looked_at_once(data: bytes) -> None:
     began = time.process_time()
@@ -326,6 +327,7 @@ def test_figures_beyond_the_most_are_left_out_of_the_outcome() -> None:
     assert len(outcome.figures) == MAX_FIGURES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cut", [pytest.param("", marks=pytest.mark.slow), "os.write(pipe, b'\\0\\0\\1\\0half a frame')\n"]
 )

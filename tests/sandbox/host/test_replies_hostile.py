@@ -101,6 +101,7 @@ def test_too_much_is_an_output_limit(sandbox: Sandbox, name: str) -> None:
     assert peak < 32 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     sampled(  # each waits until nobody waits any more

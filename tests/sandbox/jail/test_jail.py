@@ -339,6 +339,7 @@ def language_only() -> Iterator[Sandbox]:
         yield sandbox
 
 
+@pytest.mark.slow
 def test_a_host_may_choose_the_language_alone(language_only: Sandbox) -> None:
     layers = {layer.name: layer for layer in probe(jail="language-only")}
     assert not layers["seccomp"].in_force

@@ -32,6 +32,7 @@ def _learned(language: Language, library: str) -> Language:
     return language
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_attacks_get_nothing(language: Language, library: str, tmp_path: Path) -> None:
     _learned(language, library)

@@ -64,6 +64,7 @@ def plainly(code: str) -> object:
     return eval(last, space)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("code", WRITTEN)
 def test_tables_are_written_as_pandas_does(language: Language, code: str) -> None:
     assert ran(language, code) == plainly(code)

@@ -159,6 +159,7 @@ def test_a_changed_value_is_all_that_comes_back(left: Session) -> None:
     assert outcome.unkept.keys() == {"seen", "days"}
 
 
+@pytest.mark.slow
 def test_what_cannot_be_kept_any_more_is_named(left: Session) -> None:
     outcome = left.run("plain.append(pd.DataFrame().iterrows())\npair[0].append(lambda: 1)\ndays['b'] = days")
     assert outcome.bound == {}

@@ -352,6 +352,7 @@ def test_what_eats_resources_ends_and_says_why(sql: Sql, query: str) -> None:
     assert outcome.usage.peak_bytes < 512 << 20
 
 
+@pytest.mark.slow
 def test_after_all_of_it_a_session_is_as_it_was(sql: Sql) -> None:
     from byref_sandbox import Data
 

@@ -307,6 +307,7 @@ LAST = [
 ]
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     "cells",
     sampled([(cells,) for cells in LAST], 2),

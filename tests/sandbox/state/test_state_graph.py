@@ -228,6 +228,7 @@ def as_graph(value: object, seen: dict[int, int]) -> object:
     return [as_graph(one, seen) for one in value] if isinstance(value, list | pd.Series) else value
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("seed", range(20))
 def test_names_of_parts_of_several_variables_come_back_as_they_were(
     language: Language, known: Known, seed: int

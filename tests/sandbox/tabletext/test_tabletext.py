@@ -415,6 +415,7 @@ def test_columns_that_blanks_keep_apart(text: str, names: tuple[str, ...], last:
     assert (table.names, [*table.records()][-1]) == (names, last)
 
 
+@pytest.mark.slow
 def test_hostile_text_ends() -> None:
     """Nothing here takes more than a moment; each ends as text or as a table."""
     for text in (

@@ -213,6 +213,7 @@ def test_large_plain_values_go_as_a_whole_and_come_back_as_they_were(count: int)
         assert repr(again(value)) == repr(value)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     "odd", [(1,), {1: 2}, 2**64, np.float64(1.5), "\ud800", {1}, True, datetime.date(2024, 1, 1)], ids=repr
 )

@@ -61,6 +61,7 @@ TEXTS: dict[str, str] = {
 }
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize("name", TEXTS)
 def test_records_and_frames_are_the_same_both_ways(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, data = of(TEXTS[name]), TEXTS[name].encode()

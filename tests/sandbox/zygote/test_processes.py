@@ -123,6 +123,7 @@ def test_a_wedged_zygote_keeps_nobody_waiting(
     assert until(lambda: not alive({victim}))
 
 
+@pytest.mark.slow
 def test_a_stopped_run_is_ended_in_time(own: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "END_SECONDS", 15)  # the zygote has to end it, however slow the machine
     own.run("1", session="s")
