@@ -73,10 +73,10 @@ NOTHING = words("""asyncio.set_event_loop matplotlib.dates.set_epoch matplotlib.
     sklearn.config_context statsmodels.formula.options statsmodels.stats.outliers_influence.reset_ramsey
     statsmodels.tsa.statespace.tools.set_mode sympy.combinatorics.named_groups.set_alternating_group_properties
     sympy.combinatorics.named_groups.set_symmetric_group_properties sympy.polys.polyclasses.init_normal_ANP
-    sympy.polys.polyclasses.init_normal_DMF sympy.rcode sympy.rcollect sympy.solvers.polysys.build_options sympy.use
+    sympy.init_printing sympy.polys.polyclasses.init_normal_DMF sympy.rcode sympy.rcollect sympy.solvers.polysys.build_options sympy.use
     warnings.resetwarnings""")
 """Names that sound like setters and leave nothing to keep: they give a value, count in a `with` statement, change what they are given, take
-settings back, or are refused."""
+settings back, do nothing, or are refused."""
 
 
 def named() -> set[str]:
