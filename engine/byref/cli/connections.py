@@ -206,7 +206,7 @@ class Connection(H11Protocol):
     def _queued(self) -> int:
         """Return how many bytes the kernel holds until the client has room: up to 4 MB, of which a slow one reads for minutes."""
         waiting = array("i", [0])
-        with suppress(OSError):  # not every system tells
+        with suppress(OSError, ValueError):  # not every system tells, and a closed socket has no number
             fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, waiting)
         return waiting[0]
 

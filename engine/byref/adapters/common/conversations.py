@@ -103,7 +103,6 @@ class Conversations:
     tools are also functions of code.
 
     Raises:
-        ConfigurationError: `engine` is not a `byref.Engine`.
         ConfigurationError: `engine` is no `byref.Engine`.
     """
 
