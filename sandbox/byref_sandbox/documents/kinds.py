@@ -127,7 +127,11 @@ def _first_of(data: bytes, marks: Iterable[bytes]) -> bytes | None:
 
 
 def _names(data: bytes) -> Iterator[bytes]:
-    """Yield the names in a zip archive's directory as far as it can be read, and after `mimetype` what that member says."""
+    """Yield the names in a zip archive's directory as far as it can be read, and after the first `mimetype` what that member says.
+
+    Only after the first: it is searched for in all of the archive, whose directory may name it a million times.
+    """
+    is_typed = False
     end, form, size_at = data.rfind(_END), "<I", 12
     if end >= 20 and data[end - 20 : end - 16] == _LARGE:
         end, form, size_at = data.rfind(_LARGE_END, 0, end), "<Q", 40
@@ -136,7 +140,9 @@ def _names(data: bytes) -> Iterator[bytes]:
         while 0 <= at < end and data[at : at + 4] == _ENTRY:
             name, extra, comment = struct.unpack_from("<3H", data, at + 28)
             yield data[at + 46 : at + 46 + name]
-            if data[at + 46 : at + 46 + name] == b"mimetype" and (typed := _TYPED.search(data)) is not None:
-                begin = typed.end() + int.from_bytes(typed[1], "little")
-                yield data[begin : begin + _TYPE_BYTES]
+            if not is_typed and data[at + 46 : at + 46 + name] == b"mimetype":
+                is_typed = True
+                if (typed := _TYPED.search(data)) is not None:
+                    begin = typed.end() + int.from_bytes(typed[1], "little")
+                    yield data[begin : begin + _TYPE_BYTES]
             at += 46 + name + extra + comment

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 
 import pytest
 
 from byref_sandbox import looks_like
+from byref_sandbox.documents import kinds
 from byref_sandbox.documents.kinds import of_archive, other_office
 
 WIDE = ("utf-16-le", "utf-16-be")
@@ -112,3 +114,17 @@ def test_the_names_of_a_large_archive_are_found() -> None:
     made = archive(("a.txt", MARKS), *((str(number), b"") for number in range(1 << 16)), ("xl/workbook.xml", b""))
     assert of_archive(made) == "excel"
     assert other_office(made) is None
+
+
+def test_an_archive_that_names_its_type_many_times_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+
+    class Counted:
+        def search(self, data: bytes) -> None:
+            searched.append(len(data))
+
+    monkeypatch.setattr(kinds, "_TYPED", Counted())
+    entry = b"PK\x01\x02" + bytes(24) + struct.pack("<3H", 8, 0, 0) + bytes(12) + b"mimetype"
+    end = b"PK\x05\x06" + bytes(8) + struct.pack("<I", len(entry) * 1_000) + bytes(6)
+    assert of_archive(b"PK\x03\x04 xl/workbook." + entry * 1_000 + end) == "zip"
+    assert len(searched) == 1
